@@ -74,7 +74,7 @@ class Forecaster:
         cost, tile, schedule, staging, traffic = parts
         cost.read(model)
         loop = cost.loop(tile, cost.grid(tile)[0])
-        estimate = cost.of_split(tile, loop, staging, traffic, schedule.split_k)
+        estimate = cost.of_split(tile, loop, staging, traffic, schedule.split_k, stream_k=schedule.scheduler.stream_k)
         return estimate.us * cost.pace(tile, estimate, schedule)
 
 

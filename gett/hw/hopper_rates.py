@@ -111,6 +111,7 @@ class HopperTiles:
         reused_clocks: Of a tile staged in the stages: its store reads them, then the next tile's first loads come.
         small_d: Share of all bytes up to which D's hide beside those of A and B.
         short_k: Sums up to which starts and ends of tiles count more than the loop.
+        stream_k: Factor on the products where stream-K divides tiles: a last wave of few tiles was faster than others.
     """
 
     cluster_n: float
@@ -129,6 +130,7 @@ class HopperTiles:
     reused_clocks: float
     small_d: float
     short_k: int
+    stream_k: float
 
 
 @dataclass(frozen=True, slots=True)

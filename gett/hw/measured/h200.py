@@ -132,6 +132,7 @@ MODEL = DeviceModel(
             reused_clocks=5000.0,
             small_d=0.182,
             short_k=1024,
+            stream_k=1.05,
         ),
         threads=ThreadCopies(
             piece_clocks=3.03,

@@ -15,11 +15,12 @@ ROUNDED = 1.0 - 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Time in microseconds, what bounds it, and the split of K that gives it."""
+    """Time in microseconds, what bounds it, the split of K that gives it, and whether stream-K divides tiles."""
 
     us: float
     bound: str
     split_k: int
+    stream_k: bool = False
 
 
 def fastest(estimates: Iterable[Estimate]) -> Estimate:

@@ -20,7 +20,7 @@ from gett.schedule.cost.estimate import Estimate, bounded_split, fastest, split_
 from gett.schedule.cost.hopper_units import LoopCost
 from gett.schedule.cost.staging import Staging, StagingCost
 from gett.schedule.spec.hopper_needs import MOST_STAGES, parts
-from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.schedule import PARTS, Schedule
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile, cluster_tiles
 from layouts.rates import L2_LINE
 
@@ -133,16 +133,31 @@ class HopperCost(StagingCost):
     def estimate(self, tile: WgmmaTile) -> Estimate:
         """Expected microseconds, what bounds them, and the best split of K."""
         staging = self.staging(tile)
-        traffic, (tiles, _) = self.traffic(tile, staging), self.grid(tile)
+        traffic, (tiles, at_once) = self.traffic(tile, staging), self.grid(tile)
         loop = self.loop(tile, tiles)
-        return fastest(self.of_split(tile, loop, staging, traffic, split) for split in self.splits(tile, tiles))
+        found = [self.of_split(tile, loop, staging, traffic, split) for split in self.splits(tile, tiles)]
+        # Fewer tiles than blocks are better sliced: all of them would be divided.
+        if self.divides(tile) and tiles > at_once and tiles % at_once * tile.k.tiles >= at_once:
+            found.append(self.of_split(tile, loop, staging, traffic, 1, stream_k=True))
+        return fastest(found)
 
-    def by_vectors(self, tile: WgmmaTile) -> Estimate:
-        """The estimate of a tile whose K is whole and whose D leaves as vectors."""
-        if self.staging(tile).bulk:
-            self.unmapped(tile)
+    def whole(self, tile: WgmmaTile, *, stream_k: bool = False) -> Estimate:
+        """The estimate of a tile whose K is whole, where stream-K divides those that are left over, or not."""
         staging, (tiles, _) = self.staging(tile), self.grid(tile)
-        return self.of_split(tile, self.loop(tile, tiles), staging, self.traffic(tile, staging), 1)
+        return self.of_split(tile, self.loop(tile, tiles), staging, self.traffic(tile, staging), 1, stream_k=stream_k)
+
+    def divides(self, tile: WgmmaTile) -> bool:
+        """Whether stream-K may divide such tiles: nothing stays, and the workspace holds their parts."""
+        if not self.mainloop.divides or tile.stationary or tile.exchange or tile.mma_tile is not None:
+            return False
+        return (
+            PARTS * self.facts.sm_count * tile.shape[0] * tile.shape[1] * self.sum_bytes <= self.facts.workspace_limit
+        )
+
+    def parts_us(self, tile: WgmmaTile, parts: int) -> float:
+        """Microseconds that partial tiles of stream-K take: another launch, and their bytes out and in."""
+        moved = 2.0 * parts * tile.shape[0] * tile.shape[1] * self.sum_bytes
+        return self.device.launches.launch_us + self.copy_us(moved)
 
     def splits(self, tile: WgmmaTile, tiles: int) -> list[int]:
         """Slices of K that are tried, whose partial sums the workspace holds."""
@@ -155,26 +170,30 @@ class HopperCost(StagingCost):
         found = zip(wishes, bounded, strict=True)
         return sorted({wish if wish * whole * partial <= limit else least for wish, least in found})
 
-    def of_split(self, tile: WgmmaTile, loop: Loop, staging: Staging, traffic: Traffic, split: int) -> Estimate:
-        """Expected time of a tile whose K is in so many slices."""
+    def of_split(
+        self, tile: WgmmaTile, loop: Loop, staging: Staging, traffic: Traffic, split: int, *, stream_k: bool = False
+    ) -> Estimate:
+        """Expected time of a tile whose K is in so many slices, or where stream-K divides tiles that are left over."""
         (rows, columns, _), mma_tiles, (tiles, at_once) = tile.shape, tile.mma_tiles, self.grid(tile)
         blocks, steps = tiles * split, -(-tile.k.tiles // split) * mma_tiles
         tail = staging.clocks if split == 1 else rows * columns / 32.0
         looped, stored = steps * loop.clocks, traffic.store_clocks if split == 1 else 0.0
-        memory = traffic.dram_us / min(1.0, blocks / self.facts.sm_count)
+        memory = traffic.dram_us / (1.0 if stream_k else min(1.0, blocks / self.facts.sm_count))
         between = memory / max(1.0, blocks / at_once)
         work = min(self.work(tile, loop, looped, tail, stored, between, split == 1, staging.bulk))
         if tile.warpgroups.ping_pong and split == 1:  # shared memory serves two tiles at once
             work = max(work, steps * loop.port + self.staged_clocks(tile, staging))
         # One engine moves the rows of loads and of stores.
         clocks = max(work, steps * loop.copies + traffic.store_clocks)
-        busy = math.ceil(blocks / at_once) * clocks / (self.facts.clock_ghz * 1e3)
+        waves = blocks / at_once * self.tile_rates.stream_k if stream_k else math.ceil(blocks / at_once)
+        busy = waves * clocks / (self.facts.clock_ghz * 1e3)
         beside = self.beside_loads if loop.slowest == "L2" and memory >= busy else self.rates.beside
         us = self.start_us + max(memory, busy) + beside * min(memory, busy)
         us += split_us(blocks, rows * columns * self.sum_bytes // WORD, self.device) if split > 1 else 0.0
+        us += self.parts_us(tile, at_once + tiles % at_once) if stream_k else 0.0
         us *= self.factor(tile, tiles)
         bound = "DRAM" if memory >= busy else "stores" if tail > looped else loop.slowest
-        return Estimate(us, bound, split)
+        return Estimate(us, bound, split, stream_k)
 
     def work(
         self,

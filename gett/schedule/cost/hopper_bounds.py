@@ -66,7 +66,11 @@ class HopperBounds(HopperCost):
         clocks = max(looped, steps * loop.copies)
         if self.mainloop.splits(tile.k.tiles, tiles, self.facts.sm_count) == [1]:
             clocks = max(clocks, min(self.work(tile, loop, looped, tail, 0.0, 0.0, True, True)))
-            return self._us(memory[1], math.ceil(waves) * clocks)
+            least = self._us(memory[1], math.ceil(waves) * clocks)
+            if not self.divides(tile):
+                return least
+            looped *= self.tile_rates.stream_k
+            return min(least, self._us(memory[0], waves * looped) + self.parts_us(tile, at_once))
         return self._us(memory[0], waves * clocks)
 
     def _us(self, memory: float, clocks: float) -> float:

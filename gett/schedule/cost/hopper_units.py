@@ -45,6 +45,7 @@ class LoopCost:
         remakes: Whether threads make something of k-tiles: a block's first tile then waits for two empty pipelines.
         by_box: Whether what is asked depends on how the box of N lies, beside its rows.
         waits_for_d: Whether those who multiply wait until D's only staging buffer is empty.
+        divides: Whether stream-K may divide its tiles.
     """
 
     rates: Callable[[HopperLoops], LoopRates]
@@ -53,6 +54,7 @@ class LoopCost:
     remakes: bool = False
     by_box: bool = False
     waits_for_d: bool = False
+    divides: bool = True
 
     @property
     def fills(self) -> int:
@@ -167,7 +169,7 @@ def fragment_replays(major: str, swizzle: int) -> int:
 
 SS = LoopCost(lambda x: x.ss, _ss, few_slices)
 GATHER = LoopCost(lambda x: x.gather, _gather, few_slices, remakes=True)
-RS = LoopCost(lambda x: x.rs, _rs, in_turn)
+RS = LoopCost(lambda x: x.rs, _rs, in_turn, divides=False)
 SPLIT = LoopCost(lambda x: x.split, _split, few_slices, remakes=True)
 SPLIT_COPIES = LoopCost(lambda x: x.split_copies, _split, few_slices, remakes=True)
 TF32 = LoopCost(lambda x: x.tf32, _tf32, few_slices, by_box=True)

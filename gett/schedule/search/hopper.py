@@ -34,7 +34,16 @@ from gett.schedule.spec.epilogue import Epilogue, RowStore, Store, TmaSource, Tm
 from gett.schedule.spec.hopper_needs import parts, up
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma
 from gett.schedule.spec.mainloop import Hopper
-from gett.schedule.spec.schedule import Forecast, PersistentRaster, Schedule, SmemPlan, Split, TileScheduler
+from gett.schedule.spec.schedule import (
+    PARTS,
+    Forecast,
+    PersistentRaster,
+    Schedule,
+    SmemPlan,
+    Split,
+    StreamK,
+    TileScheduler,
+)
 from gett.schedule.spec.vectors import store_vector
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from layouts.box import Box
@@ -245,6 +254,12 @@ class HopperSearch(Search[WgmmaTile]):
 
     def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
         """The schedules of a tile; none where a rule of the hardware forbids it."""
+        yield from self.lowered(choice, estimate)
+        if estimate.stream_k:
+            yield from self.lowered(choice, self.cost.whole(choice))
+
+    def lowered(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
+        """The same by one way to divide the work among the blocks."""
         plan = lowering.split_modes(self.plan, choice.tiling(self.swap_ab).splits)
         loads, (slices, workspace) = self.loads(plan, choice), self.split(choice, estimate)
         if loads is None or (choice.panel and slices > 1):
@@ -253,14 +268,19 @@ class HopperSearch(Search[WgmmaTile]):
         if epilogue is None:
             if choice.tma_source:  # C's strides refuse a tensor map
                 plain = replace(choice, tma_source=False)
-                yield from self.lower(plain, self.estimate(plain))
+                yield from self.lowered(plain, self.estimate(plain))
             return
+        if estimate.stream_k:
+            epilogue = replace(epilogue, store=self.beside_parts(plan, choice, epilogue.store))
         if slices == 1 and epilogue.store.map is None:
-            estimate = self.cost.by_vectors(choice)
+            if self.cost.staging(choice).bulk:
+                self.cost.unmapped(choice)
+            estimate = self.cost.whole(choice, stream_k=estimate.stream_k)
         order = self.scheduler(choice, estimate, slices)
         for made in self.made(Parts(choice, *loads, epilogue, slices, workspace, order)):
             us = estimate.us * self.cost.pace(choice, estimate, made)
-            yield replace(made, forecast=Forecast(us, estimate.bound, self.reason(choice)))
+            reason = self.reason(choice) + (", those left over divided" if estimate.stream_k else "")
+            yield replace(made, forecast=Forecast(us, estimate.bound, reason))
 
     def loads(self, plan: GemmPlan, tile: WgmmaTile) -> tuple[Loader, Loader] | None:
         """How the operands come; None where one does not."""
@@ -268,9 +288,11 @@ class HopperSearch(Search[WgmmaTile]):
         return None if a is None or b is None else (multicast(a, tile.cluster[1]), multicast(b, tile.cluster[0]))
 
     def split(self, tile: WgmmaTile, estimate: Estimate) -> tuple[int, int]:
-        """Slices of K, and bytes of their partial sums."""
+        """Slices of K, and bytes of partial sums."""
         rows, columns, _ = tile.shape
         partial, limit = rows * columns * self.size_sums, self.facts.workspace_limit
+        if estimate.stream_k:
+            return 1, PARTS * self.cost.grid(tile)[1] * partial
         return bounded_split(estimate.split_k, partial, self.tiles(tile), tile.k.tiles, limit)
 
     def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
@@ -302,6 +324,14 @@ class HopperSearch(Search[WgmmaTile]):
         row, padded = self.cost.row_of_d(tile) if vector == 1 else staging.row, self.cost.padded(tile)
         return RowStore(row, padded) if row and split == 1 else VectorStore(vector, padded)
 
+    def beside_parts(self, plan: GemmPlan, tile: WgmmaTile, store: Store) -> Store:
+        """The store of whole tiles beside parts of tiles, whose sums leave as vectors that are not staged."""
+        if store.tma is not None:
+            return replace(store.tma, reuse_mainloop_smem=False)
+        if isinstance(store, VectorStore):
+            return replace(store, vector=store_vector(plan, tile.m.box, tile.n.box))
+        return store
+
     def scheduler(self, tile: WgmmaTile, estimate: Estimate, split: int) -> TileScheduler:
         """Which tiles a block makes: there is a block a multiprocessor."""
         blocks, rates, rows = self.facts.sm_count, self.device.hopper, RASTER
@@ -314,6 +344,8 @@ class HopperSearch(Search[WgmmaTile]):
                 # Any number of rows makes that square; so those of a GPC do.
                 rows = round(math.sqrt(GPC_BLOCKS * tile.shape[1] / tile.shape[0]))
         group_m = max(1, min(rows, tile.m.box.tiles) // tile.cluster[0])
+        if estimate.stream_k:
+            return StreamK(blocks // tile.blocks * tile.blocks, group_m, tile.cluster)
         # Clusters of two that fill the device take tiles in its order of clusters.
         order = self.device.l2.cluster_order
         ordered = tile.blocks == 2 and blocks == 2 * len(order)

@@ -165,6 +165,7 @@ class WgmmaSSSearch(HopperSearch):
             return () if tile.panel == "one" and under_way < STAYING.under_way else (found,)
         # Where a block makes one tile, D may be staged where the stages were. C must have a place while they are read.
         single = self.one_tile(tile, tile.cluster) and tile.mma_tile is None and not tile.warpgroups.ping_pong
+        single &= not parts.order.stream_k
         if store.tma is not None and parts.epilogue.source is None and single:
             epilogue = replace(parts.epilogue, store=replace(store.tma, reuse_mainloop_smem=True))
             reusing = self.fitted(parts._replace(epilogue=epilogue), self.loops(tile, parts.a, parts.b))
