@@ -52,7 +52,6 @@ class Staying:
 
     Attributes:
         tiles: That a multiprocessor makes at least.
-        bytes: That may stay beside all stages.
         panels: Of blocks that keep to one, at most.
         panel_tiles: That a multiprocessor makes at least where its block keeps to one panel.
         panel_k: K of these at least.
@@ -63,7 +62,6 @@ class Staying:
     """
 
     tiles: int
-    bytes: int
     panels: int
     panel_tiles: int
     panel_k: int
@@ -174,7 +172,6 @@ GATHER = Tried(
 
 STAYING = Staying(
     tiles=2,
-    bytes=40 << 10,
     panels=6,
     panel_tiles=4,
     panel_k=192,

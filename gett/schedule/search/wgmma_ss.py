@@ -134,7 +134,7 @@ class WgmmaSSSearch(HopperSearch):
         if whole and kept.box.tiles > 1:
             return False
         held = box_k.tiles * (1 if whole else 2)
-        return stationary_bytes(name, kept.rows, box_k.size * self.size, held) <= STAYING.bytes
+        return stationary_bytes(name, kept.rows, box_k.size * self.size, held) < self.facts.smem_per_block
 
     def one_panel(self, kept: OperandTiling, other: OperandTiling, box_k: Box) -> bool:
         """Whether blocks may each keep to one of few panels, and there is something to gain."""
