@@ -145,6 +145,7 @@ def numbers(device: DeviceModel) -> list[str]:
     for path in (*loops, "hopper.tiles", "hopper.threads"):
         record = field_at(device, path)
         found += [f"{path}.{f.name}" for f in fields(record) if getattr(record, f.name) != f.default]
+    found.append("hopper.stream_k")
     return [*found, *(f"multistage.factors.{x}" for x in ("tensor_cores", "elements", "multiply_adds"))]
 
 

@@ -121,7 +121,8 @@ def within_stages(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Sch
 
 
 def _may_reuse(s: Schedule) -> bool:
-    return isinstance(s.epilogue.store, TmaStore) and s.epilogue.source is None and s.cluster == (1, 1)
+    alone = s.cluster == (1, 1) and not s.scheduler.stream_k
+    return isinstance(s.epilogue.store, TmaStore) and s.epilogue.source is None and alone
 
 
 def _within_stages(s: Schedule, plan: GemmPlan) -> Schedule:

@@ -111,7 +111,6 @@ class HopperTiles:
         reused_clocks: Of a tile staged in the stages: its store reads them, then the next tile's first loads come.
         small_d: Share of all bytes up to which D's hide beside those of A and B.
         short_k: Sums up to which starts and ends of tiles count more than the loop.
-        stream_k: Factor on the products where stream-K divides tiles: a last wave of few tiles was faster than others.
     """
 
     cluster_n: float
@@ -130,7 +129,6 @@ class HopperTiles:
     reused_clocks: float
     small_d: float
     short_k: int
-    stream_k: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +155,11 @@ class HopperModel:
         tiles: What tiles take in all of them.
         threads: Operands that threads copy.
         batches: Batches that are visited together.
+        stream_k: Factor on products where stream-K divides tiles: a last wave of few tiles was faster than others.
     """
 
     loops: HopperLoops
     tiles: HopperTiles
     threads: ThreadCopies
     batches: SideBySide
+    stream_k: float

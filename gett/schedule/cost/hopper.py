@@ -72,6 +72,7 @@ class HopperCost(StagingCost):
     def read(self, model: HopperModel) -> None:
         """Go by these numbers of main loops from now on. What is known of copies and of D's stores stays."""
         self.rates, self.tile_rates, self.threads = self.mainloop.rates(model.loops), model.tiles, model.threads
+        self.stream_k = model.stream_k
         # Of complex numbers twice as much is split, but the sums of one part are added beside more products.
         self.step_clocks = self.rates.step_clocks * (1 + parts(self.plan)) / 2
         # Where memory limits and the loop's loads take less: without much of D both are one stream.
@@ -185,7 +186,7 @@ class HopperCost(StagingCost):
             work = max(work, steps * loop.port + self.staged_clocks(tile, staging))
         # One engine moves the rows of loads and of stores.
         clocks = max(work, steps * loop.copies + traffic.store_clocks)
-        waves = blocks / at_once * self.tile_rates.stream_k if stream_k else math.ceil(blocks / at_once)
+        waves = blocks / at_once * self.stream_k if stream_k else math.ceil(blocks / at_once)
         busy = waves * clocks / (self.facts.clock_ghz * 1e3)
         beside = self.beside_loads if loop.slowest == "L2" and memory >= busy else self.rates.beside
         us = self.start_us + max(memory, busy) + beside * min(memory, busy)

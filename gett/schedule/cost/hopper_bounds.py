@@ -69,7 +69,7 @@ class HopperBounds(HopperCost):
             least = self._us(memory[1], math.ceil(waves) * clocks)
             if not self.divides(tile):
                 return least
-            looped *= self.tile_rates.stream_k
+            looped *= self.stream_k
             return min(least, self._us(memory[0], waves * looped) + self.parts_us(tile, at_once))
         return self._us(memory[0], waves * clocks)
 
