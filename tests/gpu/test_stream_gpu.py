@@ -17,7 +17,7 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.runtime.build import build_executable
 from gett.runtime.device import device_facts
 from gett.runtime.executable import GpuExecutable
-from gett.schedule.cost import stream as stream_cost
+from gett.schedule.search import stream as stream_search
 from gett.schedule.search.select import select_schedule
 from gett.schedule.spec.mainloop import Stream
 
@@ -207,7 +207,7 @@ def test_split_sums(
         found = nearest(facts)
         return replace(found, streams=replace(found.streams, least_slice_bytes=1))
 
-    monkeypatch.setattr(stream_cost, "nearest", small_slices)
+    monkeypatch.setattr(stream_search, "nearest", small_slices)
     run(cupy, *case, dtype, alpha=1, beta=1)
 
 
