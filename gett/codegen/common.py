@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from gett.codegen.params import factor_type, pointer_slots, scalar_slots
@@ -97,10 +96,10 @@ def finish_kernel(
     names: Mapping[str, int],
     maps: tuple[tuple[str, int, TensorMapSpec], ...] = (),
 ) -> Kernel:
-    """The launches of a rendered main kernel and, under split-K, of the kernel that adds the slices.
+    """The launches of a rendered main kernel and, under split-K and stream-K, of the kernel that adds partial tiles.
 
     The text has the entry `name`, whose argument is `packed`, with named integers and slots of tensor maps. `tiles`
-    counts those of all batches.
+    counts those of all batches; under stream-K, those that are divided.
 
     Raises:
         ScheduleError: The grid is too large.
@@ -116,7 +115,6 @@ def finish_kernel(
         vectors = schedule.tiling.m.size * schedule.tiling.n.size // schedule.epilogue.store.vector
         slices = schedule.split_k
         if schedule.scheduler.stream_k:
-            tiles = names["stream_k_tiles"] * math.prod(schedule.cluster)
             slices = -(-schedule.scheduler.blocks // tiles) + 1
         rows = reduce_rows(slices, tiles * vectors)
         function = f"gett::reduce_slices<EpilogueTraits, Index, Scheduler, {REDUCE_THREADS}, {rows}>"

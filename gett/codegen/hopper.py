@@ -74,10 +74,13 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
         index += [k_struct, *(f.to_cpp() for f in k)]
     size = math.prod(schedule.cluster)
     walks = cluster_tiles(t.m.tiles, t.n.tiles, schedule.cluster) * plan.extent_l * schedule.split_k
-    names = {**named_counts(plan, schedule), "tiles": walks}
+    names, tiles = {**named_counts(plan, schedule), "tiles": walks}, t.tiles(plan.extent_l)
     if schedule.scheduler.stream_k:
         shares, divided = schedule.shares, walks % schedule.shares
-        names |= {"tiles": walks - divided + PARTS * shares, "shares": shares, "stream_k_tiles": divided}
+        each, longer = divmod(divided * t.k.tiles, shares)
+        names |= {"tiles": walks - divided + PARTS * shares, "shares": shares}
+        names |= {"share_k_tiles": each, "longer_shares": longer}
+        tiles = divided * size
     names |= {f"cosize_{name}": cosize(plan, tensor) for name, tensor in found.items()}
     if len(names) % 2:
         names["unused"] = 0
@@ -107,7 +110,7 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
     # One block a multiprocessor; each walks tiles from its own number on.
     grid = (min(names["tiles"], schedule.shares) * size, 1, 1)
     return finish_kernel(
-        schedule, contraction, "gett_sm90", text, grid, schedule.threads, t.tiles(plan.extent_l), packed, names, slots
+        schedule, contraction, "gett_sm90", text, grid, schedule.threads, tiles, packed, names, slots
     )
 
 

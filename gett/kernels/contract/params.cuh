@@ -38,7 +38,8 @@ concept PersistentParams =
 template <class Params>
 concept StreamKParams =
     PersistentParams<Params> && requires(const Params& p) { p.shares; } &&  // clusters, each of which has a share
-    requires(const Params& p) { p.stream_k_tiles; };                        // tiles that are divided
+    requires(const Params& p) { p.share_k_tiles; } &&                       // k-tiles of a share
+    requires(const Params& p) { p.longer_shares; };                         // shares that have one more
 
 // Of kernels whose threads address A, or B.
 template <class Params>

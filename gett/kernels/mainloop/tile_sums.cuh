@@ -27,7 +27,8 @@ template <class Traits, class Store, class Scheduler> struct TileSums {
     return id;
   }
 
-  // The sums of work tile `t` leave: to D, or to the workspace where they are a part of a tile's.
+  // The sums of work tile `t` leave: to D, or to the workspace where they are a part of a tile's. What a part is, and
+  // where it goes, is computed here, not kept through the main loop.
   static GETT_DEVICE void leave(const Params& p, const Scheduler& scheduler, Store& epilogue, const TileId& id, int t,
                                 Accumulators& acc, int block, int lane, int mma_tile = 0) {
     if constexpr (Scheduler::kSplit) {
@@ -35,9 +36,12 @@ template <class Traits, class Store, class Scheduler> struct TileSums {
     } else {
       if constexpr (Scheduler::kParts > 0) {
         if (Scheduler::is_part(p, t)) {
-          const KTileRange k_tiles = Scheduler::k_tiles(p, t, 0);
-          if (k_tiles.first < k_tiles.last)
-            store_partial(scheduler.template partial<Traits::kBlockM * kN>(p, t), acc, block, lane);
+          const int part = opaque(t);
+          const KTileRange k_tiles = Scheduler::k_tiles(p, part, 0);
+          if (k_tiles.first < k_tiles.last) {
+            Acc* const to = scheduler.template partial<Traits::kBlockM * kN>(p, part);
+            store_partial(to, acc, opaque(block), opaque(lane));
+          }
           return;
         }
       }

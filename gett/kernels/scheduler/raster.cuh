@@ -38,15 +38,14 @@ template <class Params> GETT_DEVICE KTileRange k_tile_range(const Params& p, int
 // A part of a tile under stream-K: the tile's number among those that are divided, and the part's k-tiles.
 struct StreamKPart { int tile; KTileRange k_tiles; };
 
-// The k-tiles of the p.stream_k_tiles divided tiles, end to end, in p.shares shares that differ by one at most: where
-// share `i` begins, and which share has k-tile `at`.
+// The k-tiles of all divided tiles, end to end, in p.shares shares of p.share_k_tiles each, of which the first
+// p.longer_shares have one more: where share `i` begins, and which share has k-tile `at`.
 template <class Params> GETT_DEVICE int share_begin(const Params& p, int i) {
-  const int all = p.stream_k_tiles * p.k_tiles, each = all / p.shares;
-  return i * each + min(i, all - each * p.shares);
+  return i * p.share_k_tiles + min(i, p.longer_shares);
 }
 template <class Params> GETT_DEVICE int share_of(const Params& p, int at) {
-  const int all = p.stream_k_tiles * p.k_tiles, each = all / p.shares, longer = all - each * p.shares;
-  return at < longer * (each + 1) ? at / (each + 1) : (at - longer) / each;
+  const int longer = p.longer_shares * (p.share_k_tiles + 1);
+  return at < longer ? at / (p.share_k_tiles + 1) : (at - p.longer_shares) / p.share_k_tiles;
 }
 // Work tile t is the first or the second part of share t % p.shares.
 template <class Params> GETT_DEVICE StreamKPart part_of_share(const Params& p, int t) {

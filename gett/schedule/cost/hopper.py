@@ -148,7 +148,12 @@ class HopperCost(StagingCost):
         return self.of_split(tile, self.loop(tile, tiles), staging, self.traffic(tile, staging), 1, stream_k=stream_k)
 
     def divides(self, tile: WgmmaTile) -> bool:
-        """Whether stream-K may divide such tiles: nothing stays, and the workspace holds their parts."""
+        """Whether stream-K divides such tiles: nothing stays, and the workspace holds their parts.
+
+        Beside complex numbers that are made into planes threads have no registers left for it.
+        """
+        if self.mainloop.remakes and parts(self.plan) > 1:
+            return False
         if not self.mainloop.divides or tile.stationary or tile.exchange or tile.mma_tile is not None:
             return False
         return (

@@ -58,7 +58,10 @@ int main() {
 """
 STREAM_K = r"""
 using namespace gett;
-struct Params { int tiles_m, tiles_n, group_m, split_k, tiles, k_tiles, shares, stream_k_tiles; float* workspace; };
+struct Params {
+  int tiles_m, tiles_n, group_m, split_k, tiles, k_tiles, shares, share_k_tiles, longer_shares;
+  float* workspace;
+};
 struct Shape {
   typedef ::Params Params;
   static constexpr int kBlockM = 2, kBlockN = 1;  // a partial tile has two elements
@@ -69,7 +72,8 @@ int main() {
   typedef StreamK<Shape> Scheduler;
   const int clusters = (M + CLUSTER_M - 1) / CLUSTER_M * N, left = clusters % SHARES;
   float* const zero = (float*)calloc(4 * SHARES * CLUSTER_M, sizeof(float));
-  const Params p = {M, N, 2, 1, clusters - left + 2 * SHARES, K, SHARES, left, zero};
+  const int all = left * K;
+  const Params p = {M, N, 2, 1, clusters - left + 2 * SHARES, K, SHARES, all / SHARES, all % SHARES, zero};
   for (int rank = 0; rank < CLUSTER_M; ++rank)
     for (int share = 0; share < SHARES; ++share) {
       blockIdx.x = share * CLUSTER_M + rank;
