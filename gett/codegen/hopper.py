@@ -109,9 +109,7 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
     )
     # One block a multiprocessor; each walks tiles from its own number on.
     grid = (min(names["tiles"], schedule.shares) * size, 1, 1)
-    return finish_kernel(
-        schedule, contraction, "gett_sm90", text, grid, schedule.threads, tiles, packed, names, slots
-    )
+    return finish_kernel(schedule, contraction, "gett_sm90", text, grid, schedule.threads, tiles, packed, names, slots)
 
 
 def _loaded(plan: GemmPlan) -> int:
