@@ -35,7 +35,9 @@ concept PersistentBatches =
 
 template <class SchedulerTraits>
 concept StreamK =
-    Clusters<SchedulerTraits> && StreamKParams<typename SchedulerTraits::Params>;
+    Clusters<SchedulerTraits> &&
+    requires { typename SchedulerTraits::Params; } &&  // the argument
+    StreamKParams<typename SchedulerTraits::Params>;
 
 template <class SchedulerTraits>
 concept PersistentPanel =
