@@ -156,21 +156,22 @@ class HopperCost(StagingCost):
             return False
         if not self.mainloop.divides or tile.stationary or tile.exchange or tile.mma_tile is not None:
             return False
-        return (
-            PARTS * self.facts.sm_count * tile.shape[0] * tile.shape[1] * self.sum_bytes <= self.facts.workspace_limit
-        )
+        return PARTS * self.facts.sm_count * self.partial_bytes(tile) <= self.facts.workspace_limit
+
+    def partial_bytes(self, tile: WgmmaTile) -> int:
+        """Bytes of the partial sums of a tile, padding included."""
+        return tile.shape[0] * tile.shape[1] * self.sum_bytes
 
     def parts_us(self, tile: WgmmaTile, parts: int) -> float:
         """Microseconds that partial tiles of stream-K take: another launch, and their bytes out and in."""
-        moved = 2.0 * parts * tile.shape[0] * tile.shape[1] * self.sum_bytes
-        return self.device.launches.launch_us + self.copy_us(moved)
+        return self.device.launches.launch_us + self.copy_us(2.0 * parts * self.partial_bytes(tile))
 
     def splits(self, tile: WgmmaTile, tiles: int) -> list[int]:
         """Slices of K that are tried, whose partial sums the workspace holds."""
         wishes = self.mainloop.splits(tile.k.tiles, tiles, self.facts.sm_count)
         if wishes == [1]:
             return wishes
-        partial, limit = tile.shape[0] * tile.shape[1] * self.sum_bytes, self.facts.workspace_limit
+        partial, limit = self.partial_bytes(tile), self.facts.workspace_limit
         whole = tile.m.box.tiles * tile.n.box.tiles * self.batches
         bounded = [bounded_split(wish, partial, whole, tile.k.tiles, limit)[0] for wish in wishes]
         found = zip(wishes, bounded, strict=True)

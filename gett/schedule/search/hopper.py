@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import data_type, warpgroup_atom
+from gett.hw.dtypes import warpgroup_atom
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule import lower as lowering
 from gett.schedule.cost.estimate import Estimate, bounded_split
@@ -86,7 +86,6 @@ class HopperSearch(Search[WgmmaTile]):
         plan, c, d = self.plan, plan.contraction.c, plan.contraction.d
         self.atom = warpgroup_atom(plan.contraction.dtype, plan.contraction.precision)
         self.size, self.size_d = itemsize(plan.contraction.dtype), itemsize(plan.contraction.d.dtype)
-        self.size_sums = data_type(plan.contraction.dtype).accumulator_bytes
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
         self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
         self.tma_source = c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
@@ -289,8 +288,7 @@ class HopperSearch(Search[WgmmaTile]):
 
     def split(self, tile: WgmmaTile, estimate: Estimate) -> tuple[int, int]:
         """Slices of K, and bytes of partial sums."""
-        rows, columns, _ = tile.shape
-        partial, limit = rows * columns * self.size_sums, self.facts.workspace_limit
+        partial, limit = self.cost.partial_bytes(tile), self.facts.workspace_limit
         if estimate.stream_k:
             return 1, PARTS * self.cost.grid(tile)[1] * partial
         return bounded_split(estimate.split_k, partial, self.tiles(tile), tile.k.tiles, limit)

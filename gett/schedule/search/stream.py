@@ -20,7 +20,7 @@ from gett.schedule.mainloops.stream import ROW_BYTES, stream_bytes, sum_block
 from gett.schedule.search.stream_boxes import choose_swizzle, cut_box, in_order, walk_in_order, walk_in_rows
 from gett.schedule.search.tried import STREAMING
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
-from gett.schedule.spec.mainloop import Stream, StreamLoad, StreamMap, StreamSum
+from gett.schedule.spec.mainloop import Stream, StreamLoad, StreamMap, StreamSum, row_step
 from gett.schedule.spec.schedule import Forecast, OneTile, Schedule, SmemPlan, Tiling
 from gett.schedule.spec.stream_views import (
     TensorView,
@@ -200,7 +200,7 @@ class _Sums:
             box_o, box_k = self._boxes(vector, lanes_k, rows, unroll)
             cuts = cut_modes(box_k if self.along_k else box_o)
             allowed = self._vector(cuts, vector)
-        step = STREAMING.threads // lanes_k * (1 if self.along_k else vector) if rows > 1 else 1
+        step = row_step(STREAMING.threads, lanes_k, rows, 1 if self.along_k else vector)
         box_o = self._in_rows(box_o, step)
         loads = {
             t: StreamLoad(

@@ -264,6 +264,11 @@ class StreamMap(AnyMainloop):
         return self.vector
 
 
+def row_step(threads: int, lanes_k: int, rows: int, outputs: int) -> int:
+    """Outputs from one of a thread's `rows`, of so many outputs each, to the next one; 1 where it has a single row."""
+    return threads // lanes_k * outputs if rows > 1 else 1
+
+
 @dataclass(frozen=True, slots=True)
 class StreamSum(AnyMainloop):
     """The largest operand is read once in its own order and summed: reductions, dot and matrix-vector products.
@@ -289,7 +294,7 @@ class StreamSum(AnyMainloop):
     @property
     def row_step(self) -> int:
         """Outputs from one row of a thread to its next one; 1 where it has a single row."""
-        return self.threads // self.lanes_k * (1 if self.along_k else self.vector) if self.rows > 1 else 1
+        return row_step(self.threads, self.lanes_k, self.rows, 1 if self.along_k else self.vector)
 
     @property
     def stored_vector(self) -> int:
