@@ -137,6 +137,7 @@ def parser() -> argparse.ArgumentParser:
     gradient.add_argument("--cpu", action="store_true", help="run on the CPU even where there is a GPU")
     traced = commands.add_parser("jax", help="products in JAX, beside jnp.einsum, under jax.jit")
     traced.add_argument("--case", action="append", default=[], metavar="NAME", help="only this; may be repeated")
+    traced.add_argument("--dtype", action="append", choices=jax_speed.DTYPES, help="only this; may be repeated (both)")
     traced.add_argument("--json", metavar="FILE", help="write every figure there")
     traced.add_argument("--cpu", action="store_true", help="run on the CPU even where there is a GPU")
     mixed = commands.add_parser("conversions", help="operands of several dtypes, and converted by hand")
@@ -244,7 +245,8 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
 
 def _jax(top: argparse.ArgumentParser, options: argparse.Namespace, on_gpu: bool) -> int:
     try:
-        return jax_speed.main(on_gpu=on_gpu, json_path=options.json, only=options.case)
+        dtypes = options.dtype or jax_speed.DTYPES
+        return jax_speed.main(on_gpu=on_gpu, json_path=options.json, only=options.case, dtypes=dtypes)
     except ValueError as error:
         top.error(str(error))
 

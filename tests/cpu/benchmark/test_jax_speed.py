@@ -41,7 +41,7 @@ def test_the_command_prints_means_last_and_writes_json(tmp_path, monkeypatch, ca
         (name, dtype) for dtype in jax_speed.DTYPES for name in ("trimul-out", "mps")
     ]
     for x in record["rows"]:
-        assert 0 <= x["off_by"] <= 1
+        assert all(0 <= x["off_by"][side] <= 1 for side in ("gett", "jnp"))
         assert all(x[key][side] > 0 for key in ("us", "call_us") for side in ("gett", "jnp"))
     assert [line.split(",")[0] for line in printed[-4:]] == ["float32"] * 2 + ["bfloat16"] * 2
     assert all(line.split()[-4] == "2" for line in printed[-4:])
@@ -63,7 +63,12 @@ def test_what_is_wrong_or_fails_is_told(monkeypatch, capsys):
 
     monkeypatch.setattr(jax_speed, "sides", lambda: usual | {"gett": off})
     assert main(["jax", "--cpu", "--case", "mps"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "apart, or failed: mps (float32), mps (bfloat16)"
+    assert capsys.readouterr().out.splitlines()[-1] == "wrong, or failed: mps (float32), mps (bfloat16)"
     monkeypatch.setattr(jax_speed, "sides", lambda: usual | {"jnp": failing})
     assert main(["jax", "--cpu", "--case", "mps"]) == 1
     assert "jnp: MemoryError: asked for 9 bytes" in capsys.readouterr().out
+    monkeypatch.setattr(jax_speed, "sides", lambda: usual | {"jnp": off})
+    assert main(["jax", "--cpu", "--case", "mps", "--dtype", "float32"]) == 0
+    printed = capsys.readouterr().out
+    assert "bfloat16" not in printed
+    assert float(next(x for x in printed.splitlines() if x.startswith("mps")).split()[-1]) > 1  # the other side's
