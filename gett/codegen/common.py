@@ -122,8 +122,7 @@ def finish_kernel(
         entries.append("gett_reduce")
         parts = -(-vectors // (REDUCE_THREADS // rows))
         block = (REDUCE_THREADS, 1, 1)
-        overlaps = int(schedule.arch.removeprefix("sm_").rstrip("af")) >= 90
-        launches.append(Launch("gett_reduce", (tiles, parts, 1), block, 0, packed, slots, (), scalars, overlaps))
+        launches.append(Launch("gett_reduce", (tiles, parts, 1), block, 0, packed, slots, (), scalars))
     return Kernel(KernelSource(text, tuple(entries)), schedule.arch, tuple(launches), schedule.workspace_bytes)
 
 

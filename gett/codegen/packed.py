@@ -88,9 +88,6 @@ def render_packed(plan: GemmPlan, schedule: Schedule, render: Callable[[GemmPlan
             inside = {roles[n]: (WORKSPACE, offsets[n]) if n in offsets else (roles[n], at) for n, at in piece.items()}
             inside["workspace"] = (WORKSPACE, packing.bytes)
             launches += [_moved(x, inside) for x in product.launches]
-    # Behind work of others a launch waits for all of that; its successors know what they wait for.
-    overlaps = int(schedule.arch.removeprefix("sm_").rstrip("af")) >= 90
-    launches = [replace(x, overlaps=overlaps and i > 0) for i, x in enumerate(launches)]
     texts = {x.space: x.text for x in copies}
     source = KernelSource(
         "\n".join([product.source.text, *texts.values(), _copies_text(copies)]), (*product.source.entries, COPIES)
@@ -153,7 +150,7 @@ def _copies_text(copies: Sequence[TensorCopy]) -> str:
         f'#include "gett/ptx/warpgroup.cuh"\n{sizes}struct CopyParams {{\n{fields}{counts}}};\n'
         f'extern "C" __global__ void __launch_bounds__({threads.pop()}, {MIN_BLOCKS})\n'
         f"{COPIES}(const __grid_constant__ CopyParams p) {{\n"
-        "  gett::griddepcontrol_launch_dependents();\n  gett::griddepcontrol_wait();\n"
+        "  gett::griddepcontrol_wait();\n"
         f"  int block = blockIdx.x;\n{calls}}}\n"
     )
 

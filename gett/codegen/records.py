@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gett.hw.archs import capability
+
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
@@ -49,9 +51,6 @@ class Launch:
     maps: tuple[tuple[str, int, TensorMapSpec], ...] = ()
     # (`"alpha"` or `"beta"`, byte offset, NumPy dtype name in which the kernel takes it).
     scalars: tuple[tuple[str, int, str], ...] = ()
-    # Whether its blocks may start while the launch before it ends; the kernel itself waits for the results of that
-    # launch (`griddepcontrol.wait`, from sm_90 on).
-    overlaps: bool = False
     # (role, base, bytes) of roles whose tensor lies that far behind the address of another role, or of itself: copies
     # in the workspace, pieces of tensors.
     moved: tuple[tuple[str, str, int], ...] = ()
@@ -65,3 +64,11 @@ class Kernel:
     arch: str  # such as `"sm_90a"`
     launches: tuple[Launch, ...]  # in order
     workspace_bytes: int = 0  # device memory needed during the call (split-K partial sums, packed copies)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether launches may start while the one ahead of them in the stream ends, be it gett's or not.
+
+        From sm_90 on, every kernel waits for that one's end (`griddepcontrol.wait`) before it reads or writes.
+        """
+        return capability(self.arch) >= (9, 0)

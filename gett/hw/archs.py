@@ -179,6 +179,12 @@ def arch_facts(arch: str) -> ArchFacts:
         raise ScheduleError(f"arch={arch!r} is not known; known architectures: {', '.join(ARCHS)}") from None
 
 
+def capability(arch: str) -> tuple[int, int]:
+    """The compute capability of a compilation target: `"sm_90a"` is for `(9, 0)`."""
+    digits = arch.removeprefix("sm_").rstrip("af")
+    return int(digits[:-1]), int(digits[-1])
+
+
 def arch_of(major: int, minor: int) -> str:
     """The compilation target for a compute capability: `(9, 0)` is `"sm_90a"`, `(8, 6)` is `"sm_86"`.
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gett.errors import DeviceError
+from gett.hw.archs import arch_facts, capability
 from gett.ir.gemm import GemmPlan
 from gett.runtime.device import CupyHost, DeviceFacts, device_facts
 from gett.runtime.driver import load_driver
@@ -31,7 +32,6 @@ def build_executable(plan: GemmPlan, arch: str | None = None, schedule: Schedule
         CompileError: The generated kernel does not compile.
     """
     # Late: only building needs the compiler and the generator, and neither is loaded with the runtime.
-    from gett.hw.archs import arch_facts
     from gett.runtime.compiling import compile_best, compile_schedule
 
     facts = device_facts()
@@ -70,13 +70,12 @@ def check_arch(arch: str, facts: DeviceFacts) -> None:
         raise DeviceError(f"kernels for {arch} do not run on {facts.name} ({facts.arch})")
 
 
-def runs_on(arch: str, capability: tuple[int, int]) -> bool:
-    """Whether a cubin for `arch` loads on a device (CUDA C++ Programming Guide, binary compatibility).
+def runs_on(arch: str, device: tuple[int, int]) -> bool:
+    """Whether a cubin for `arch` loads on a device of a capability (CUDA C++ Programming Guide, binary compatibility).
 
     A cubin runs on later devices of its generation, an architecture-specific one (`sm_90a`) on its own alone.
     """
-    digits = arch.removeprefix("sm_").rstrip("af")
-    major, minor = int(digits[:-1]), int(digits[-1])
+    major, minor = capability(arch)
     if arch.endswith("a"):
-        return (major, minor) == capability
-    return major == capability[0] and minor <= capability[1]
+        return (major, minor) == device
+    return major == device[0] and minor <= device[1]

@@ -74,9 +74,9 @@ class ArgumentBlock:
         self._scalars: dict[str, list[tuple[int, np.dtype[np.generic]]]] = {"alpha": [], "beta": []}
         for launch, start, config, argv in zip(launches, starts, config_at, argv_at, strict=True):
             self._memory[start : start + len(launch.params)] = launch.params
-            attribute = base + start + argv + 8 if launch.overlaps else None
-            record = LaunchConfig(*launch.grid, *launch.block, launch.smem_bytes, None, attribute, int(launch.overlaps))
-            if launch.overlaps:
+            attribute = base + start + argv + 8 if kernel.overlaps else None
+            record = LaunchConfig(*launch.grid, *launch.block, launch.smem_bytes, None, attribute, int(kernel.overlaps))
+            if kernel.overlaps:
                 value = bytes(LaunchAttribute(ATTRIBUTE_PROGRAMMATIC_SERIALIZATION, 0, 1))
                 self._memory[start + argv + 8 : start + argv + 8 + len(value)] = value
             self._memory[start + config : start + config + ctypes.sizeof(record)] = bytes(record)

@@ -27,8 +27,6 @@ template <class Mainloop, class Epilogue, class Scheduler, class Smem> struct Ge
       Mainloop::prefetch_tensormaps(p);
       smem.init_barriers();
     }
-    // The kernel that adds partial tiles may be launched before this one ends.
-    if constexpr (Scheduler::kSplit || Scheduler::kParts > 0) griddepcontrol_launch_dependents();
     griddepcontrol_wait();  // nothing is read or written before the launch that this one overlaps has ended
     Scheduler::sync();
     if (thread < 128 * kProducers) {

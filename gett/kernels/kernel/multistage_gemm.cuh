@@ -3,6 +3,7 @@
 #pragma once
 #include "gett/epilogue/padded.cuh"
 #include "gett/mainloop/multistage.cuh"
+#include "gett/ptx/warpgroup.cuh"
 #include "gett/scheduler/one_tile.cuh"
 
 namespace gett {
@@ -14,13 +15,13 @@ template <class Mainloop, class Epilogue, class Scheduler, class Index> struct M
   static GETT_DEVICE void run(const Params& p) {
     extern __shared__ __align__(128) char smem[];
     const int thread = threadIdx.x;
-    Scheduler::begin();
     const TileId id = Scheduler::locate(p);
     const auto lt = Index::l_tile(p, id.l);
     const auto nt = Index::n_tile(p, id.n);
     const auto rows = Index::rows(lt, Index::m_tile(p, id.m));
     const Epilogue epilogue(smem, thread);
     Mainloop mainloop(smem, thread);
+    griddepcontrol_wait();
     mainloop.init(p, rows, Index::columns(lt, nt));
     const KTileRange k_tiles = k_tile_range(p, id.slice);
     mainloop.fill(p, k_tiles);

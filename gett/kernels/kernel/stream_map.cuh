@@ -11,6 +11,7 @@
 #include "gett/epilogue/linear_combination.cuh"
 #include "gett/loader/stream.cuh"
 #include "gett/ptx/opaque.cuh"
+#include "gett/ptx/warpgroup.cuh"
 
 namespace gett {
 
@@ -106,7 +107,10 @@ struct StreamMap {
     return Index::o_d(p, t, (first + u * kStep) * kV);
   }
 
-  static GETT_DEVICE void run(const Params& p) { run(p, int(blockIdx.x)); }
+  static GETT_DEVICE void run(const Params& p) {
+    griddepcontrol_wait();
+    run(p, int(blockIdx.x));
+  }
 
   // One tile, by its number.
   static GETT_DEVICE void run(const Params& p, int tile) {

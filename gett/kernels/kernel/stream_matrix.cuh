@@ -11,6 +11,7 @@
 #include "gett/core/index.cuh"
 #include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/linear_combination.cuh"
+#include "gett/ptx/warpgroup.cuh"
 
 namespace gett {
 
@@ -124,6 +125,7 @@ struct StreamMatrix {
     extern __shared__ __align__(128) char smem[];
     FactorB* const b = reinterpret_cast<FactorB*>(smem);
     const Place at(p, blockIdx.x);
+    griddepcontrol_wait();
     load_b(p, at, b, threadIdx.x);
     __syncthreads();
     make(p, at, b, threadIdx.x);

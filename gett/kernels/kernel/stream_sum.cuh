@@ -11,6 +11,7 @@
 #include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/linear_combination.cuh"
 #include "gett/loader/stream.cuh"
+#include "gett/ptx/warpgroup.cuh"
 #include "gett/scheduler/raster.cuh"
 
 namespace gett {
@@ -64,6 +65,7 @@ struct StreamSum {
 
   static GETT_DEVICE void run(const Params& p) {
     extern __shared__ __align__(128) char smem[];
+    griddepcontrol_wait();
     Acc* const parts = reinterpret_cast<Acc*>(smem);
     const int thread = threadIdx.x;
     const int slice = int(blockIdx.x) / p.tiles_o, tile = int(blockIdx.x) - slice * p.tiles_o;
@@ -162,6 +164,7 @@ struct StreamSum {
   // Second kernel of a split K: a block adds the slices of some outputs of one tile.
   static GETT_DEVICE void reduce(const Params& p) {
     __shared__ __align__(16) char memory[kThreads * sizeof(Acc)];
+    griddepcontrol_wait();
     Acc* const parts = reinterpret_cast<Acc*>(memory);
     const int thread = threadIdx.x, column = thread % kReduceColumns, row = thread / kReduceColumns;
     const int tile = blockIdx.x, o = int(blockIdx.y) * kReduceColumns + column;

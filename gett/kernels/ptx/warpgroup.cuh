@@ -55,13 +55,8 @@ GETT_DEVICE void named_barrier_arrive(NamedBarrier at, int threads) {
 // Makes ordinary writes to shared memory visible to the copy engine and to the tensor cores.
 GETT_DEVICE void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Programmatic dependent launch, from sm_90 on. The first grid allows the next one to start once all of its own blocks
-// run. The next one waits until the first has ended and its writes are visible.
-GETT_DEVICE void griddepcontrol_launch_dependents() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
+// Programmatic dependent launch, from sm_90 on: a grid may start while the one ahead of it in the stream ends. It waits
+// here until that one has ended and its writes are visible.
 GETT_DEVICE void griddepcontrol_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -1,8 +1,7 @@
 // The tile scheduler of the multistage kernels: one tile of D, or one slice of K of it, for each block. Blocks are
-// numbered along the raster; as many run at a time as the multiprocessors have room for.
+// numbered along the raster; as many run at a time as the multiprocessors have room for. A second kernel adds slices.
 #pragma once
 #include "gett/contract/schedulers.cuh"
-#include "gett/ptx/warpgroup.cuh"
 #include "gett/scheduler/raster.cuh"
 
 namespace gett {
@@ -11,12 +10,9 @@ template <class Traits>
   GETT_REQUIRES(contract::OneTile<Traits>)
 struct OneTile {
   static constexpr bool kSplit = Traits::kSplit;  // whether K is split
+  // Which way the elements of a partial tile run in the workspace: D's own.
   static constexpr bool kPartialsAlongM = Traits::kPartialsAlongM;
 
-  // Where K is split, the kernel that adds the slices may be launched before this one ends.
-  static GETT_DEVICE void begin() {
-    if constexpr (kSplit) griddepcontrol_launch_dependents();
-  }
   // The tile of this block.
   template <class Params> static GETT_DEVICE TileId locate(const Params& p) { return locate_tile(p, blockIdx.x); }
 };

@@ -252,13 +252,15 @@ def test_unknown_types_are_refused() -> None:
         cpp_type("float128")
 
 
-def test_the_launch_that_adds_slices_shares_them_and_overlaps() -> None:
+def test_the_launch_that_adds_slices_shares_them_and_launches_overlap() -> None:
     case = Case("", "ij,kj->ik", {"i": 64, "j": 1 << 18, "k": 64})
     for arch, overlaps in (("sm_80", False), ("sm_90a", True)):
         plan = make_gemm_plan(case.contraction("float16"))
         schedule = next(s for s in multistage_candidates(plan, arch) if s.split_k >= 32)
-        first, second = render_kernel(plan, schedule).launches
-        assert (first.overlaps, second.overlaps) == (False, overlaps)
+        kernel = render_kernel(plan, schedule)
+        assert [x.entry for x in kernel.launches] == ["gett_tiled", "gett_reduce"]
+        assert kernel.overlaps == overlaps
+        second = kernel.launches[1]
         vectors = schedule.tiling.m.size * schedule.tiling.n.size // schedule.epilogue.store.vector
         tiles = schedule.tiling.m.tiles * schedule.tiling.n.tiles
         rows = reduce_rows(schedule.split_k, tiles * vectors)

@@ -58,6 +58,13 @@ def test_instructions_stand_in_ptx(name: str) -> None:
     assert not re.findall(r'asm(?: volatile)?\(\s*"[^"]', HEADERS[name])
 
 
+@pytest.mark.parametrize("name", [name for name in HEADERS if name.startswith("gett/kernel/")])
+def test_a_kernel_waits_for_the_one_ahead_of_it(name: str) -> None:
+    """Launches from sm_90 on overlap, so each entry waits before it reads or writes."""
+    entries = 2 if name == "gett/kernel/stream_sum.cuh" else 1  # `run` and `reduce`
+    assert HEADERS[name].count("griddepcontrol_wait();") == entries
+
+
 def test_alpha_and_beta_stand_in_one_header() -> None:
     """Every element of D goes through `LinearCombination`; concepts name them as members of `Params`."""
     having = [name for name, text in HEADERS.items() if re.search(r"\b(alpha|beta)\b", re.sub(r"//.*", "", text))]

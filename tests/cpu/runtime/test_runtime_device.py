@@ -8,7 +8,7 @@ import types
 import pytest
 
 from gett.errors import DeviceError, MissingPackageError, OutOfMemoryError, ScheduleError
-from gett.hw.archs import ARCHS, arch_facts, arch_of
+from gett.hw.archs import ARCHS, arch_facts, arch_of, capability
 from gett.runtime import device as device_module
 from gett.runtime.build import runs_on
 from gett.runtime.device import CupyHost, read_facts, require_cupy
@@ -104,9 +104,8 @@ def test_smaller_and_virtual_devices():
 def test_arch_table():
     for arch, facts in ARCHS.items():
         assert facts is arch_facts(arch)
-        digits = arch.removeprefix("sm_").rstrip("a")
-        assert arch_of(int(digits[:-1]), int(digits[-1])) == arch
-        assert runs_on(arch, (int(digits[:-1]), int(digits[-1])))
+        assert arch_of(*capability(arch)) == arch
+        assert runs_on(arch, capability(arch))
         # A resident block takes 1 KiB beside what it asks for, so one of the largest size must fit.
         assert facts.smem_per_block + KILO <= facts.smem_per_sm
         assert facts.tensor_lanes["tf32"] * 2 == facts.tensor_lanes["float16"]
@@ -118,10 +117,11 @@ def test_arch_table():
 
 
 def test_cubins_run_within_their_generation():
-    assert [runs_on("sm_86", capability) for capability in ((8, 0), (8, 6), (8, 9), (9, 0))] == [
+    assert capability("sm_103a") == (10, 3)
+    assert [runs_on("sm_86", device) for device in ((8, 0), (8, 6), (8, 9), (9, 0))] == [
         False,
         True,
         True,
         False,
     ]
-    assert [runs_on("sm_100a", capability) for capability in ((10, 0), (10, 3), (12, 0))] == [True, False, False]
+    assert [runs_on("sm_100a", device) for device in ((10, 0), (10, 3), (12, 0))] == [True, False, False]

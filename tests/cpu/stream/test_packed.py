@@ -235,7 +235,6 @@ def test_pieces_cover_the_tensors_and_copies_do_not_overlap():
     for x in products:
         assert {base for _, base, _ in x.moved} == {"workspace"}
         assert {role for role, _, _ in x.maps} <= {role for role, _, _ in x.moved}
-    assert [x.overlaps for x in kernel.launches] == [False, *[True] * (2 * pieces)]
     starts = [{base: s for _, base, s in x.moved if base != "workspace"} for x in copies]
     for name, tensor in (("a", c.a), ("b", c.b), ("d", c.d)):
         wanted = list(piece_starts(c, schedule.packing.cuts, tensor))
