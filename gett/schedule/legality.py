@@ -10,11 +10,18 @@ from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan, swap_ab
-from gett.schedule.mainloops.table import kind_of
+from gett.schedule.mainloops.table import kind_of, smem_plan
 from gett.schedule.packed import copy_schedule, plans_of, product_of
 from gett.schedule.rules.common import PACKING_RULES, architecture, domains, precision, splits
-from gett.schedule.rules.rule import Refusal, first_broken
+from gett.schedule.rules.rule import Lowered, Reasons, Refusal, first_broken
 from gett.schedule.spec.schedule import Packing, Schedule
+
+
+def shared_memory_plan(x: Lowered) -> Reasons:
+    """The parts of shared memory lie where the kernel expects them."""
+    found = smem_plan(x.s, x.plan)
+    if x.s.smem != found:
+        yield f"planned as {x.s.smem}, the parts make {found}"
 
 
 def can_implement(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refusal | None:
@@ -30,7 +37,7 @@ def can_implement(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refus
     if (found := first_broken((splits, precision), schedule, swapped, facts)) is not None:
         return found
     lowered = lower_plan(plan, schedule.tiling, schedule.precision)
-    return first_broken(kind_of(schedule).rules, schedule, lowered, facts)
+    return first_broken((*kind_of(schedule).rules, shared_memory_plan), schedule, lowered, facts)
 
 
 def _refused_packing(schedule: Schedule, packing: Packing, plan: GemmPlan, facts: ArchFacts) -> Refusal | None:

@@ -81,20 +81,18 @@ def laid_out(
     return SmemPlan(ALIGN + barriers + end, stage, planes=first if kept else 0, staging=staged, barriers=end)
 
 
-def hopper_rules(types: Rule, own: tuple[Rule, ...], *warps: Rule, smem: Smem = laid_out) -> tuple[Rule, ...]:
+def hopper_rules(types: Rule, own: tuple[Rule, ...], *warps: Rule) -> tuple[Rule, ...]:
     """All conditions of a main loop.
 
     Args:
         types: Which operands it multiplies.
         own: What registers hold, how operands travel, and all that it alone asks.
         *warps: What it asks of warpgroups, where it has a choice of them.
-        smem: Lays out its shared memory.
     """
     return (
         *(hopper.hopper, types, common.product, common.groups, common.extents, hopper.scheduler, *warps),
         *(hopper.batches_together, hopper.stream_k, hopper.mma_tiles, hopper.block, common.boxes, hopper.stages),
-        *(common.split, common.workspace, common.grid, *own, *EPILOGUE_RULES),
-        *(common.planned(smem), common.shared_memory),
+        *(common.split, common.workspace, common.grid, *own, *EPILOGUE_RULES, common.shared_memory),
     )
 
 

@@ -209,7 +209,7 @@ LIMITS = (common.shared_memory, common.threads, accesses, registers, common.boxe
 
 RULES = (
     *(common.groups, common.parts, common.source, tensor_cores, batches, warps, depth, stages, k_table),
-    *(common.split, common.workspace, common.grid, *LIMITS, vectors, walks, layouts, common.planned(smem)),
+    *(common.split, common.workspace, common.grid, *LIMITS, vectors, walks, layouts),
     common.vector,
 )
 """All conditions."""

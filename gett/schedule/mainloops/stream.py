@@ -220,7 +220,7 @@ LIMITS = (common.grid, common.shared_memory)
 
 _READ = (kind, common.groups, common.parts, operands, common.source, common.threads)
 _SHARED = (
-    *(common.modes, common.planned(smem), common.split, common.workspace, walks, staging, vectors, shared),
+    *(common.modes, common.split, common.workspace, walks, staging, vectors, shared),
     *LIMITS,
 )
 
@@ -232,7 +232,7 @@ SUM_RULES = (*_READ, lanes, counts, block, common.boxes, *_SHARED)
 
 MATRIX_RULES = (
     *(common.product, common.groups, common.extents, small, common.modes, common.parts, common.source),
-    *(common.threads, common.planned(smem), common.split, common.workspace, matrix_vectors, *LIMITS),
+    *(common.threads, common.split, common.workspace, matrix_vectors, *LIMITS),
 )
 """All conditions of products with a small matrix."""
 

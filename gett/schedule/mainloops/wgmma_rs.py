@@ -193,7 +193,7 @@ _OWN_RULES = (
 
 WGMMA_RS = hopper.HopperKind(
     words="wgmma, A in registers, operands along two contracted modes",
-    rules=hopper.hopper_rules(data_types, _OWN_RULES, smem=smem),
+    rules=hopper.hopper_rules(data_types, _OWN_RULES),
     smem=smem,
     fields={"kPerWarpgroupA": "per_warpgroup_a"},
     loader_traits=loader_traits,

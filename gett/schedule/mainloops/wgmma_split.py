@@ -175,7 +175,7 @@ def products(plan: GemmPlan, s: Schedule) -> list[Fact]:
 
 WGMMA_SPLIT = hopper.HopperKind(
     words="wgmma of planes, A's in registers",
-    rules=hopper.hopper_rules(data_types, (*MAP_RULES, *COPY_RULES, splitting, k_order), smem=smem),
+    rules=hopper.hopper_rules(data_types, (*MAP_RULES, *COPY_RULES, splitting, k_order)),
     smem=smem,
     products=products,
     registers=registers,

@@ -91,7 +91,7 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
 WGMMA_SS = hopper.HopperKind(
     words="wgmma, both operands in shared memory",
     rules=hopper.hopper_rules(
-        data_types, (accumulators, *GATHER_RULES, *LOADER_RULES), ping_pong, common.threads, warpgroups, smem=smem
+        data_types, (accumulators, *GATHER_RULES, *LOADER_RULES), ping_pong, common.threads, warpgroups
     ),
     smem=smem,
     registers=registers,

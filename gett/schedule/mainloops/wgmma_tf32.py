@@ -69,7 +69,7 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
 
 WGMMA_TF32 = hopper.HopperKind(
     words="wgmma on TF32, A in registers",
-    rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES), smem=smem),
+    rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES)),
     smem=smem,
     registers=registers,
     fields={"kProducerWarpgroups": "producers", "kTransposedStages": "transposed_stages"},

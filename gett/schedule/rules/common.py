@@ -5,15 +5,13 @@ The rules of packed copies refer to the plan as it was made; copies and product 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from gett.hw.dtypes import data_type, finer
-from gett.ir.gemm import GemmPlan, itemsize
+from gett.ir.gemm import itemsize
 from gett.ir.packing import BITS, count_pieces
 from gett.schedule.packed import plans_of
-from gett.schedule.rules.rule import Lowered, Reasons, Rule
+from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.epilogue import RowStore
-from gett.schedule.spec.schedule import MAX_PIECES, Packing, Schedule, SmemPlan
+from gett.schedule.spec.schedule import MAX_PIECES, Packing
 from gett.schedule.spec.stream_views import output_modes
 from gett.schedule.spec.vectors import store_vector
 from layouts.domains import MOST, outside
@@ -179,18 +177,6 @@ def shared_memory(x: Lowered) -> Reasons:
     """A block asks for no more shared memory than the GPU gives it."""
     if x.s.smem.size > x.facts.smem_per_block:
         yield f"{x.s.smem.size} bytes needed, {x.facts.arch} gives a block {x.facts.smem_per_block}"
-
-
-def planned(smem: Callable[[Schedule, GemmPlan], SmemPlan]) -> Rule:
-    """The rule of a main loop whose shared memory is laid out by a function."""
-
-    def shared_memory_plan(x: Lowered) -> Reasons:
-        """The parts of shared memory lie where the kernel expects them."""
-        found = smem(x.s, x.plan)
-        if x.s.smem != found:
-            yield f"planned as {x.s.smem}, the parts make {found}"
-
-    return shared_memory_plan
 
 
 def packing_of(x: Lowered) -> Packing:

@@ -15,7 +15,7 @@ from benchmarks.cases import load_cases
 from benchmarks.random_cases import random_cases
 from gett.errors import ScheduleError
 from gett.ir.gemm import GemmPlan, make_gemm_plan
-from gett.schedule.legality import can_implement, check_schedule
+from gett.schedule.legality import can_implement, check_schedule, shared_memory_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.mainloops.table import HOPPER_KINDS, KINDS, smem_plan
 from gett.schedule.rules.common import architecture, domains, precision, splits
@@ -37,7 +37,7 @@ from tests.cpu.schedule.hopper_schedules import FACTS, Found, schedules, store_o
 from tests.specs import few
 
 FIRST = (domains, architecture, splits, precision)
-RULES = [(kind, r) for kind, found in HOPPER_KINDS.items() for r in (*FIRST, *found.rules)]
+RULES = [(kind, r) for kind, found in HOPPER_KINDS.items() for r in (*FIRST, *found.rules, shared_memory_plan)]
 
 
 def test_each_rule_has_a_sentence_and_a_name_of_its_own() -> None:

@@ -13,7 +13,7 @@ from gett.codegen import render
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize, make_gemm_plan
-from gett.schedule.legality import can_implement
+from gett.schedule.legality import can_implement, shared_memory_plan
 from gett.schedule.mainloops import multistage as multistage_loop
 from gett.schedule.mainloops import stream as stream_loop
 from gett.schedule.mainloops.multistage import multistage_smem
@@ -150,10 +150,10 @@ def test_a_schedule_made_by_hand_is_legal() -> None:
         assert first_broken(multistage_loop.RULES, multistage(plan), plan, FACTS) is None
 
 
-@pytest.mark.parametrize("rule", list(map(name_of, multistage_loop.RULES)))
+@pytest.mark.parametrize("rule", list(map(name_of, (*multistage_loop.RULES, shared_memory_plan))))
 def test_each_rule_of_multistage_kernels_is_broken_alone(rule: str) -> None:
     make, text = MULTISTAGE[rule]
-    found = broken_names(multistage_loop.RULES, make())
+    found = broken_names((*multistage_loop.RULES, shared_memory_plan), make())
     assert list(found) == [rule], found
     assert re.search(text, found[rule]), found[rule]
 
@@ -211,16 +211,17 @@ STREAM: dict[str, tuple[Callable[[], Made], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", list(map(name_of, stream_loop.SUM_RULES)))
+@pytest.mark.parametrize("rule", list(map(name_of, (*stream_loop.SUM_RULES, shared_memory_plan))))
 def test_each_rule_of_bandwidth_bound_kernels_is_broken_alone(rule: str) -> None:
     make, text = STREAM[rule]
-    found = broken_names(KINDS[type(make()[0].mainloop)].rules, make())
+    found = broken_names((*KINDS[type(make()[0].mainloop)].rules, shared_memory_plan), make())
     assert list(found) == [rule], found
     assert re.search(text, found[rule]), found[rule]
 
 
 @pytest.mark.parametrize(
-    ("kind", "rule"), [(x, r) for x in (StreamMap, StreamSum, StreamMatrix) for r in KINDS[x].rules]
+    ("kind", "rule"),
+    [(x, r) for x in (StreamMap, StreamSum, StreamMatrix) for r in (*KINDS[x].rules, shared_memory_plan)],
 )
 def test_each_rule_of_each_bandwidth_bound_main_loop_refuses_a_schedule(kind: type, rule: Rule) -> None:
     s, plan, facts = broken(kind, name_of(rule))
