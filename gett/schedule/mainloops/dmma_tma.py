@@ -8,7 +8,7 @@ from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.mainloops import hopper
 from gett.schedule.mainloops.kind import Constants
-from gett.schedule.rules.hopper import CLUSTER_RULES, MAP_RULES, accumulators
+from gett.schedule.rules.hopper import MAP_RULES, cluster
 from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.hopper_needs import leads, parts
 from gett.schedule.spec.mainloop import DmmaTma
@@ -89,7 +89,7 @@ def multiplies(plan: GemmPlan, s: Schedule) -> str:
 
 DMMA_TMA = hopper.HopperKind(
     words="mma.sync of float64 out of stages that tensor maps fill",
-    rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, doubles, k_of_doubles, *CLUSTER_RULES)),
+    rules=hopper.hopper_rules(data_types, (*MAP_RULES, doubles, k_of_doubles, cluster)),
     fields={"kProducerWarpgroups": "producers"},
     traits=traits,
     multiplies=multiplies,

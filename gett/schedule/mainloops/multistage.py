@@ -17,7 +17,7 @@ from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
-from gett.schedule.spec.vectors import TiledDim, operand_dims, row_vector, widest_vector
+from gett.schedule.spec.vectors import operand_dims, row_vector, widest_vector
 
 REGISTER_LIMIT = 252  # registers of the fit that a thread may need; it has 255
 
@@ -113,27 +113,16 @@ def tensor_cores(x: Lowered) -> Reasons:
         yield f"they do not multiply {c.dtype} under precision {c.precision!r}"
 
 
-def batches(x: Lowered) -> Reasons:
-    """Groups of warps share the batches of a block evenly."""
-    groups, batches = x.s.multistage.batch_warps, x.s.tiling.batches
-    if batches % groups:
-        yield f"{batches} in a block are not shared evenly by {groups} groups of warps"
-
-
-def warps(x: Lowered) -> Reasons:
-    """Each warp multiplies as many whole instructions."""
-    loop = x.s.multistage
-    for name, side, count, step in zip("mn", x.s.tiling.shape, loop.warps, warp_step(loop.tensor_cores), strict=False):
+def block(x: Lowered) -> Reasons:
+    """Warps share the batches of a block evenly, and each multiplies as many whole instructions."""
+    loop, t, tensor = x.s.multistage, x.s.tiling, data_type(x.plan.contraction.dtype).tensor
+    if t.batches % loop.batch_warps:
+        yield f"{t.batches} batches in a block are not shared evenly by {loop.batch_warps} groups of warps"
+    deep = tensor.mma.k if loop.tensor_cores and tensor is not None and tensor.mma is not None else 1
+    steps = (*warp_step(loop.tensor_cores), deep)
+    for name, side, count, step in zip("mnk", t.shape, (*loop.warps, 1), steps, strict=True):
         if side % (count * step):
             yield f"block_{name} = {side} is no multiple of {count} warps times {step}"
-
-
-def depth(x: Lowered) -> Reasons:
-    """A k-tile is whole instructions deep."""
-    tensor = data_type(x.plan.contraction.dtype).tensor if x.s.multistage.tensor_cores else None
-    step = tensor.mma.k if tensor is not None and tensor.mma is not None else 1
-    if x.s.tiling.shape[2] % step:
-        yield f"block_k = {x.s.tiling.shape[2]} is no multiple of {step}, the K of one mma.sync"
 
 
 def stages(x: Lowered) -> Reasons:
@@ -152,49 +141,28 @@ def k_table(x: Lowered) -> Reasons:
         yield f"{box.dims} is flattened or ragged along {box.ragged} dimensions; without a table 1 may be ragged"
 
 
-def _operands(x: Lowered) -> list[tuple[str, int, CpAsync | RegisterStaged, int, list[TiledDim]]]:
-    """Name, number, loader, rows and tiled dimensions in memory order of A and B."""
-    t, loop = x.s.tiling, x.s.multistage
-    return [
-        ("A", A, loop.a, t.shape[0], operand_dims(x.plan, A, t.m, t.k, t.l)),
-        ("B", B, loop.b, t.shape[1], operand_dims(x.plan, B, t.n, t.k, t.l)),
-    ]
-
-
-def vectors(x: Lowered) -> Reasons:
-    """Strides and alignment allow the vectors of A and B."""
-    for name, tensor, loader, rows, dims in _operands(x):
-        if not loader.through_registers:
-            widest = row_vector(x.plan, tensor, dims, rows, x.s.tiling.shape[2])
-            if widest and dims[0].group != loader.major:
-                yield f"rows of operand {name} run along {loader.major}, its unit-stride mode lies in {dims[0].group}"
-            if not widest or loader.vector * x.plan.size(tensor) not in (4, 8, 16) or widest % loader.vector:
-                yield f"cp.async of {loader.vector} elements of operand {name}, its strides allow {widest}"
-        else:
-            widest, group = widest_vector(x.plan, tensor, dims), dims[0].group if dims else "k"
-            if loader.vector_group != group:
-                yield f"{loader.vector} elements of operand {name} along {loader.vector_group}, they lie along {group}"
-            if widest % loader.vector:
-                yield f"loads of {loader.vector} elements of operand {name}, its strides allow {widest}"
-
-
-def walks(x: Lowered) -> Reasons:
-    """A walk takes each tiled dimension once, the one that vectors lie along first."""
-    for name, _, loader, _, dims in _operands(x):
+def loaders(x: Lowered) -> Reasons:
+    """Strides allow the vectors of A and B, walks take each tiled dimension once, rows in shared memory hold tiles."""
+    t, loop, deep = x.s.tiling, x.s.multistage, x.s.tiling.shape[2]
+    for name, tensor, loader, rows, box in (("A", A, loop.a, t.shape[0], t.m), ("B", B, loop.b, t.shape[1], t.n)):
+        dims, size = operand_dims(x.plan, tensor, box, t.k, t.l), x.plan.size(tensor)
+        group, walk = dims[0].group if dims else "k", tuple((d.group, d.index) for d in dims)
         if loader.through_registers:
-            if sorted(loader.walk) != sorted((d.group, d.index) for d in dims):
-                yield f"{loader.walk} of operand {name} does not take each tiled dimension once"
-            elif loader.vector > 1 and loader.walk[0] != (dims[0].group, dims[0].index):
-                yield f"vectors of operand {name} do not run along the first dimension, {loader.walk[0]}"
-
-
-def layouts(x: Lowered) -> Reasons:
-    """Rows in shared memory hold the operands' tiles, padding included."""
-    for name, tensor, loader, rows, _ in _operands(x):
-        tall, deep, size = rows * x.s.tiling.batches, x.s.tiling.shape[2], x.plan.size(tensor)
+            widest = widest_vector(x.plan, tensor, dims)
+            if sorted(loader.walk) != sorted(walk) or (loader.vector > 1 and loader.walk[:1] != walk[:1]):
+                yield f"{loader.walk} of operand {name} does not take each tiled dimension once, the vectors' first"
+        else:
+            widest = row_vector(x.plan, tensor, dims, rows, deep)
+            if not widest or loader.vector * size not in (4, 8, 16):
+                yield f"cp.async of {loader.vector} elements of operand {name}, its strides allow {widest}"
+        if loader.vector_group != group:
+            yield f"{loader.vector} elements of operand {name} along {loader.vector_group}, they lie along {group}"
+        if widest % loader.vector:
+            yield f"vectors of {loader.vector} elements of operand {name}, its strides allow {widest}"
+        tall, smem = rows * t.batches, loader.smem
         shape = (tall, deep * size) if loader.major == "k" else (deep, tall * size)
-        if (loader.smem.rows, loader.smem.row_bytes) != shape:
-            found = f"{loader.smem.rows} rows of {loader.smem.row_bytes} bytes"
+        if (smem.rows, smem.row_bytes) != shape:
+            found = f"{smem.rows} rows of {smem.row_bytes} bytes"
             yield f"{found} hold operand {name}, its tile has {shape[0]} of {shape[1]}"
 
 
@@ -208,9 +176,8 @@ LIMITS = (common.shared_memory, common.threads, accesses, registers, common.boxe
 """What a search runs into."""
 
 RULES = (
-    *(common.groups, common.parts, common.source, tensor_cores, batches, warps, depth, stages, k_table),
-    *(common.split, common.workspace, common.grid, *LIMITS, vectors, walks, layouts),
-    common.vector,
+    *(common.groups, common.parts, common.source, tensor_cores, block, stages, k_table),
+    *(common.split, common.workspace, common.grid, *LIMITS, loaders, common.vector),
 )
 """All conditions."""
 

@@ -85,16 +85,11 @@ def operands(x: Lowered) -> Reasons:
             yield f"the plan has {int(t in tensors)} {NAMES[t]}, the schedule reads {int(t in loads)}"
 
 
-def lanes(x: Lowered) -> Reasons:
-    """Threads along K are a power of two."""
-    loop = x.s.stream
+def counts(x: Lowered) -> Reasons:
+    """Threads along K are a power of two, each of which holds what is in flight, and its sums."""
+    loop, held = x.s.stream, 0
     if loop.lanes_k & (loop.lanes_k - 1) or loop.threads % loop.lanes_k:
         yield f"{loop.lanes_k} threads along K, powers of two that divide {loop.threads} add up"
-
-
-def counts(x: Lowered) -> Reasons:
-    """A thread holds what is in flight, and its sums."""
-    loop, held = x.s.stream, 0
     read = loop.unroll * loop.vector * loop.rows * max(x.size, x.size_d)
     if loop.sums:
         held = loop.rows * (1 if loop.along_k else loop.vector) * data_type(x.plan.contraction.dtype).accumulator_bytes
@@ -227,7 +222,7 @@ _SHARED = (
 MAP_RULES = (*_READ, counts, block, *_SHARED)
 """All conditions of maps."""
 
-SUM_RULES = (*_READ, lanes, counts, block, common.boxes, *_SHARED)
+SUM_RULES = (*_READ, counts, block, common.boxes, *_SHARED)
 """All conditions of sums."""
 
 MATRIX_RULES = (

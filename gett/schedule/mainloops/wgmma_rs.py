@@ -14,7 +14,7 @@ import numpy as np
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops import hopper
 from gett.schedule.mainloops.kind import Constants
-from gett.schedule.rules.hopper import flattened, majors, whole_operands, wrong_map
+from gett.schedule.rules.hopper import mapped_modes, whole_operands, wrong_map
 from gett.schedule.rules.rule import HopperOperand, Lowered, Reasons
 from gett.schedule.rules.smem_places import coordinates, copied_places, swizzled
 from gett.schedule.spec.epilogue import Store
@@ -95,15 +95,12 @@ def _parts(x: Lowered) -> list[tuple[HopperOperand, Tma, tuple[int, int], tuple[
     ]
 
 
-def rs_maps(x: Lowered) -> Reasons:
-    """A tensor map is what the hardware has for its operand, divided along its slowest dimension."""
-    for o, load in x.by_map:
-        yield from wrong_map(o.name, load.map, o.operand, o.tensor, o.modes, load.repeats)
-
-
 def rs_copies(x: Lowered) -> Reasons:
-    """Copies bring each element to where warps read it, and nothing else."""
+    """A k-tile of A in 8 copies at most, a slab of B in one, by the hardware's map, come to where warps read them."""
     for o, load, unit, other, _, _ in _parts(x):
+        yield from wrong_map(o.name, load.map, o.operand, o.tensor, o.modes, load.repeats)
+        if load.copies > (most := COPIES if o.name == "A" else 1):
+            yield f"{load.copies} of operand {o.name}, the most are {most}"
         if load.run or (load.pitch and not load.repeats):
             yield f"{load.run} rows an atom of operand {o.name}, {load.copies} copies {load.pitch} bytes apart"
         dims = [unit, other, *o.free_dims]
@@ -136,13 +133,6 @@ def columns(x: Lowered) -> Reasons:
         yield f"{x.s.tiling.shape[1]}, the most are {most}"
 
 
-def copies_of_a(x: Lowered) -> Reasons:
-    """A k-tile of A comes in at most 8 copies, a slab of B in one."""
-    a, b = x.s.loop(WgmmaRS).a.copies, x.s.loop(WgmmaRS).b.copies
-    if a > COPIES or b != 1:
-        yield f"{a} for a k-tile, {COPIES} at most, and {b} for a slab of B, not 1"
-
-
 def per_warpgroup(x: Lowered) -> Reasons:
     """A warpgroup that waits for its own rows of A has copies of its own, and an epilogue that steps over gaps."""
     loop, t, count = x.s.loop(WgmmaRS), x.s.tiling, WgmmaRS.warpgroups
@@ -156,14 +146,15 @@ def per_warpgroup(x: Lowered) -> Reasons:
 
 def sharing_a(x: Lowered) -> Reasons:
     """Blocks share A where K is sliced, by warpgroups with rows of their own and halves of k2."""
+    loop, sent = x.s.loop(WgmmaRS), x.s.loop(WgmmaRS).a.map.transaction_bytes
     if x.s.cluster[1] == 1:
         return
-    _, width = depth_width(x.s.loop(WgmmaRS), x.s.tiling)
-    if x.s.split_k == 1 or not x.s.loop(WgmmaRS).per_warpgroup_a or width != 2 * x.atom.k:
-        own = "own" if x.s.loop(WgmmaRS).per_warpgroup_a else "all"
+    _, width = depth_width(loop, x.s.tiling)
+    if x.s.split_k == 1 or not loop.per_warpgroup_a or width != 2 * x.atom.k:
+        own = "own" if loop.per_warpgroup_a else "all"
         yield f"K in {x.s.split_k} slices, {own} rows of A waited for, {width} of B's mode, halved"
-    if x.s.loop(WgmmaRS).a.map.transaction_bytes % SENT:
-        yield f"copies of {x.s.loop(WgmmaRS).a.map.transaction_bytes} bytes are sent {SENT} at a time"
+    if sent % SENT:
+        yield f"copies of {sent} bytes are sent {SENT} at a time"
 
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
@@ -186,10 +177,7 @@ def loader_traits(plan: GemmPlan, s: Schedule) -> tuple[Constants, Constants]:
     )
 
 
-_OWN_RULES = (
-    *(columns, flattened, majors, units, k_tile, rs_cluster, rs_maps, rs_copies, zeros),
-    *(copies_of_a, per_warpgroup, sharing_a),
-)
+_OWN_RULES = (columns, mapped_modes, units, k_tile, rs_cluster, rs_copies, zeros, per_warpgroup, sharing_a)
 
 WGMMA_RS = hopper.HopperKind(
     words="wgmma, A in registers, operands along two contracted modes",

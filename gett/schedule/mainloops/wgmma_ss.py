@@ -8,7 +8,7 @@ from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops import hopper
 from gett.schedule.rules import common
 from gett.schedule.rules.gather import GATHER_RULES, ring_bytes, warp_pieces
-from gett.schedule.rules.hopper import LOADER_RULES, accumulators, whole_operands
+from gett.schedule.rules.hopper import LOADER_RULES, whole_operands
 from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
 from gett.schedule.spec.mainloop import Hopper, WgmmaSS
@@ -90,9 +90,7 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
 
 WGMMA_SS = hopper.HopperKind(
     words="wgmma, both operands in shared memory",
-    rules=hopper.hopper_rules(
-        data_types, (accumulators, *GATHER_RULES, *LOADER_RULES), ping_pong, common.threads, warpgroups
-    ),
+    rules=hopper.hopper_rules(data_types, (*GATHER_RULES, *LOADER_RULES), ping_pong, common.threads, warpgroups),
     smem=smem,
     registers=registers,
     fields={"kProducerWarpgroups": "producers", "kCpAsyncStages": "cp_async_stages"},

@@ -7,7 +7,7 @@ from functools import partial
 from gett.hw.dtypes import WORD
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops import hopper
-from gett.schedule.rules.hopper import CLUSTER_RULES, MAP_RULES, accumulators, whole_operands
+from gett.schedule.rules.hopper import MAP_RULES, cluster, whole_operands
 from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.hopper_needs import MOST_STAGES, multiplied
 from gett.schedule.spec.mainloop import Hopper, WgmmaTf32
@@ -69,7 +69,7 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
 
 WGMMA_TF32 = hopper.HopperKind(
     words="wgmma on TF32, A in registers",
-    rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES)),
+    rules=hopper.hopper_rules(data_types, (*MAP_RULES, in_registers, cluster)),
     smem=smem,
     registers=registers,
     fields={"kProducerWarpgroups": "producers", "kTransposedStages": "transposed_stages"},

@@ -5,7 +5,7 @@ Some gather pieces of rows, others copy vectors by `cp.async`.
 
 from __future__ import annotations
 
-from gett.schedule.rules.rule import HopperOperand, Lowered, Reasons
+from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.hopper_needs import planes, up
 from gett.schedule.spec.loader import CpAsyncTile, Gather, HopperLoader
 from gett.schedule.spec.mainloop import WgmmaSS
@@ -36,25 +36,13 @@ def ring_bytes(pieces: int, loader: HopperLoader, size: int) -> int:
     return (8 * (pieces // 8 | 1) if loader.transform else pieces) * chunk_bytes(loader.width, size)
 
 
-def _lead(o: HopperOperand, loader: Gather) -> TileDim | None:
-    """The dimension of the tile that pieces lie along; where they are transposed, the other operand's comes first."""
-    dims = (o.box_k if loader.major == "k" else o.box).dims
-    at = 1 if loader.transform else 0
-    return dims[at] if at < len(dims) else None
-
-
 def producers(x: Lowered) -> Reasons:
-    """Two warpgroups gather into chunks of their own; without gathering one fetches."""
-    loop = x.s.loop(WgmmaSS)
+    """Two warpgroups gather into chunks of their own, for blocks of a raster without clusters; else one fetches."""
+    loop, made = x.s.loop(WgmmaSS), x.s.scheduler
     there, gathering = (loop.producers, min(loop.cp_async_stages, 1)), loop.by_warps
     if there != ((GATHERING, 1) if gathering else (1, 0)):
         yield f"{loop.producers} warpgroups into {loop.cp_async_stages} k-tiles of chunks, {int(gathering)} operands so"
-
-
-def gather(x: Lowered) -> Reasons:
-    """Gathering warps serve blocks of a raster, without clusters."""
-    made = x.s.scheduler
-    if x.s.hopper.by_warps and (made.tensor or made.cluster != (1, 1)):
+    if gathering and (made.tensor or made.cluster != (1, 1)):
         yield f"tiles of a {type(made).__name__}, clusters of {made.cluster}"
 
 
@@ -75,23 +63,23 @@ def transpose(x: Lowered) -> Reasons:
 
 
 def pieces(x: Lowered) -> Reasons:
-    """Pieces are whole chunks of the unit-stride mode and divide its box."""
+    """Pieces are whole chunks of the unit-stride mode and divide its box; a thread copies at most 32 of a k-tile."""
     for o, loader in x.brought_by(Gather):
-        lead, chunk = _lead(o, loader), CHUNK // x.size
+        # Where pieces are transposed, the other operand's dimension comes first.
+        dims, chunk = (o.box_k if loader.major == "k" else o.box).dims, CHUNK // x.size
+        lead = next(iter(dims[1:] if loader.transform else dims), None)
         if lead is None or lead.modes != (o.unit,):
             yield f"operand {o.name} has unit stride along mode {o.unit}, pieces lie along {lead}"
-        elif loader.run % chunk or lead.box % loader.run:
+            return
+        if loader.run % chunk or lead.box % loader.run:
             yield f"{loader.run} elements of operand {o.name}, a multiple of {chunk} must divide {lead.box}"
-
-
-def swizzle(x: Lowered) -> Reasons:
-    """The swizzle divides a gathered row."""
-    for o, loader in x.brought_by(Gather):
-        lead = _lead(o, loader)
-        assert lead is not None
         row = (o.box_k.size if loader.major == "k" else lead.box) * x.size
         if row % loader.swizzle_bytes:
             yield f"{loader.swizzle_bytes} bytes do not divide rows of {row} bytes of operand {o.name}"
+        of_warp = warp_pieces(o.box.size, x.s.tiling.shape[2], loader, 4 * GATHERING)
+        count = -(-of_warp * (chunk_bytes(loader.run, x.size) // CHUNK) // 32)
+        if count > COPIES:
+            yield f"{count} chunks a thread for a k-tile of operand {o.name}, the limit is {COPIES}"
 
 
 def offsets(x: Lowered) -> Reasons:
@@ -103,15 +91,6 @@ def offsets(x: Lowered) -> Reasons:
             yield f"operand {o.name} has strides of {steps} bytes; gathered ones go up in elements of {x.size}"
         if reach >= REACH:
             yield f"operand {o.name} spans {reach} elements, offsets reach {REACH}"
-
-
-def gathered_copies(x: Lowered) -> Reasons:
-    """A thread copies at most 32 chunks of an operand's k-tile."""
-    for o, loader in x.brought_by(Gather):
-        pieces = warp_pieces(o.box.size, x.s.tiling.shape[2], loader, 4 * GATHERING)
-        count = -(-pieces * (chunk_bytes(loader.run, x.size) // CHUNK) // 32)
-        if count > COPIES:
-            yield f"{count} a thread for a k-tile of operand {o.name}, the limit is {COPIES}"
 
 
 def row_table_bytes(loader: HopperLoader, size: int, deep: int) -> int:
@@ -128,7 +107,8 @@ def row_table_bytes(loader: HopperLoader, size: int, deep: int) -> int:
 
 
 def vectors(x: Lowered) -> Reasons:
-    """A copy has 4, 8 or 16 bytes that are neighbours in memory and in a row, aligned wherever a tile starts."""
+    """A copy has 4, 8 or 16 bytes of a row, aligned wherever a tile starts; a thread has one of a row at most."""
+    deep = x.s.tiling.shape[2]
     for o, loader in x.brought_by(CpAsyncTile):
         size, vector = loader.vector * x.size, loader.vector
         if size not in (4, 8, 16):
@@ -137,11 +117,6 @@ def vectors(x: Lowered) -> Reasons:
         if vector > 1 and not whole_vectors(o.operand, o.tensor, o.modes, group, inner, o.unit, vector):
             yield f"rows of operand {o.name} do not start and end at multiples of {size} bytes"
 
-
-def rows(x: Lowered) -> Reasons:
-    """A thread has one vector of a row, whole chunks of which are swizzled."""
-    deep = x.s.tiling.shape[2]
-    for o, loader in x.brought_by(CpAsyncTile):
         row = deep if loader.major == "k" else up(o.box.size, 8)
         if row // loader.vector > COPYING:
             yield f"rows of {row} elements of operand {o.name}, {COPYING} threads copy {loader.vector} each"
@@ -158,5 +133,5 @@ def copying(x: Lowered) -> Reasons:
         yield f"planes of scaled {made.tensor.name}, {len(x.brought_by(CpAsyncTile))} operands by cp.async"
 
 
-GATHER_RULES = (producers, gather, transpose, pieces, swizzle, offsets, gathered_copies)
-COPY_RULES = (vectors, rows, copying, offsets)  # how operands travel by `cp.async`
+GATHER_RULES = (producers, transpose, pieces, offsets)
+COPY_RULES = (vectors, copying, offsets)  # how operands travel by `cp.async`

@@ -104,7 +104,7 @@ def mma_tiles(x: Lowered) -> Reasons:
 
 
 def block(x: Lowered) -> Reasons:
-    """A block is whole instructions: rows of all warpgroups, columns and depth of the boxes."""
+    """A block is whole instructions: rows of all warpgroups, columns and depth of the boxes; products fit registers."""
     loop, atom, (m, n, k) = x.s.hopper, x.atom, x.s.tiling.shape
     rows = atom.m * loop.mma_m * (1 if loop.ping_pong else loop.warpgroups)
     columns, deep = up(x.s.tiling.n.size, atom.n), up(x.s.tiling.k.size, atom.k)
@@ -114,13 +114,8 @@ def block(x: Lowered) -> Reasons:
         yield f"block_n = {n}: box_n needs {columns}, a multiple of {atom.n} up to {atom.most_n}"
     if k != deep:
         yield f"block_k = {k}: box_k needs {deep}, a multiple of {atom.k}"
-
-
-def accumulators(x: Lowered) -> Reasons:
-    """A thread's registers hold its products."""
-    count = x.s.hopper.mma_m * x.s.tiling.shape[1] // 2
-    if count > ACCUMULATORS:
-        yield f"{count} registers a thread, the limit is {ACCUMULATORS}"
+    if loop.mma_m * n // 2 > ACCUMULATORS:
+        yield f"{loop.mma_m * n // 2} registers a thread for its products, the limit is {ACCUMULATORS}"
 
 
 def stages(x: Lowered) -> Reasons:
@@ -186,13 +181,16 @@ def full_k_tiles(x: Lowered) -> Reasons:
         yield f"k-tiles of {x.s.tiling.k.size} in blocks of {x.s.tiling.shape[2]}"
 
 
-def flattened(x: Lowered) -> Reasons:
-    """K, and the modes of an operand by tensor map, are tiled one by one."""
+def mapped_modes(x: Lowered) -> Reasons:
+    """K, and the modes of an operand by tensor map, are tiled one by one; rows run along its unit-stride mode."""
     if x.s.tiling.k.flattens:
         yield f"box_k = {x.s.tiling.k.dims} takes several modes as one"
     for o, _ in x.by_map:
         if o.box.flattens:
             yield f"a tensor map brings operand {o.name}, its box {o.box.dims} takes several modes as one"
+        if o.unit is None:
+            modes = len(o.k if o.loader.major == "k" else o.free)
+            yield f"operand {o.name} is {o.loader.major}-major, but {modes} modes have no unit stride"
 
 
 def atom_majors(x: Lowered) -> Reasons:
@@ -200,14 +198,6 @@ def atom_majors(x: Lowered) -> Reasons:
     for o in x.operands:
         if o.loader.major not in x.atom.majors:
             yield f"wgmma reads {len(x.atom.majors)} major, operand {o.name} is {o.loader.major}-major"
-
-
-def majors(x: Lowered) -> Reasons:
-    """An operand's rows run along its unit-stride mode."""
-    for o in x.operands:
-        if o.unit is None and o.loader.tma is not None:
-            modes = len(o.k if o.loader.major == "k" else o.free)
-            yield f"operand {o.name} is {o.loader.major}-major, but {modes} modes have no unit stride"
 
 
 def maps(x: Lowered) -> Reasons:
@@ -255,16 +245,12 @@ def k_residue(x: Lowered) -> Reasons:
 
 
 def cluster(x: Lowered) -> Reasons:
-    """A cluster has at most 8 blocks, whose operands come by tensor map."""
+    """A cluster has at most 8 blocks, whose operands come by tensor map; those share a tile that need the same one."""
     if x.blocks > CLUSTER:
         yield f"{x.s.cluster}, a cluster has 1 to {CLUSTER} blocks"
     for o in x.operands:
         if x.blocks > 1 and o.loader.tma is not o.loader:
             yield f"{x.blocks} blocks, but operand {o.name} comes by a {type(o.loader).__name__} loader"
-
-
-def multicast(x: Lowered) -> Reasons:
-    """Those blocks of a cluster share a tile that need the same one."""
     for o, load in x.by_map:
         blocks = x.s.cluster[1] if o.name == "A" else x.s.cluster[0]
         if load.blocks != blocks:
@@ -274,7 +260,7 @@ def multicast(x: Lowered) -> Reasons:
 
 
 def stationary(x: Lowered) -> Reasons:
-    """At most one operand stays, beside one by tensor map, with all of its k-tiles."""
+    """At most one operand stays, beside one by tensor map; all tiles and batches share it where it is no panel's."""
     kept, gathered = x.brought_by(Stationary), [o.name for o in x.operands if o.loader.by_warps]
     if len(kept) > 1 or (kept and gathered):
         yield f"{len(kept)} operands stay and {len(gathered)} are gathered; 1 comes by tensor map for each tile"
@@ -283,41 +269,26 @@ def stationary(x: Lowered) -> Reasons:
             yield f"{loader.k_tiles} k-tiles of operand {o.name} stay, K has {x.s.tiling.k.tiles}"
         if o.name == "A" and x.s.tiling.mma_tiles > 1:
             yield f"A stays for one MMA tile, a tile of D has {x.s.tiling.mma_tiles}"
-
-
-def stationary_whole(x: Lowered) -> Reasons:
-    """What stays for all tiles is one tile of its group, in all batches."""
-    for o, _ in () if x.s.scheduler.tensor else x.brought_by(Stationary):
-        if o.box.tiles > 1 or any(m.extent > 1 and m.strides[o.tensor] for m in o.batch):
+        varies = any(m.extent > 1 and m.strides[o.tensor] for m in o.batch)
+        if not x.s.scheduler.tensor and (o.box.tiles > 1 or varies):
             yield f"all of operand {o.name} stays, but it has {o.box.tiles} tiles for {x.plan.extent_l} batches"
 
 
 def panel(x: Lowered) -> Reasons:
-    """The operand whose rows a panel's tiles share stays, and tiles follow it."""
-    made, kept = x.s.scheduler, [o.name.lower() for o in x.operands if o.loader.stays]
-    if made.tensor:
-        along = 1 if made.tensor == "a" else x.s.tiling.m.tiles
-        if kept != [made.tensor] or made.group_m != along:
-            yield f"tiles share rows of {made.tensor}, {kept} stay; {made.group_m} tiles of M together, not {along}"
+    """The operand whose rows a panel's tiles share stays, tiles follow it; blocks of one panel each are enough."""
+    made, t, kept = x.s.scheduler, x.s.tiling, [o.name.lower() for o in x.operands if o.loader.stays]
+    if not made.tensor:
+        return
+    panels, along = (t.m.tiles, 1) if made.tensor == "a" else (t.n.tiles, t.m.tiles)
+    if kept != [made.tensor] or made.group_m != along:
+        yield f"tiles share rows of {made.tensor}, {kept} stay; {made.group_m} tiles of M together, not {along}"
+    if made.one_panel and (x.s.hopper.ping_pong or x.plan.extent_l > 1 or made.blocks < panels):
+        how = " in ping-pong" if x.s.hopper.ping_pong else ""
+        yield f"{made.blocks} blocks{how} for {panels} panels of {x.plan.extent_l} batches"
 
 
-def one_panel(x: Lowered) -> Reasons:
-    """Blocks of one panel each make a tile at a time of one batch; there are enough."""
-    made, t = x.s.scheduler, x.s.tiling
-    if made.one_panel:
-        panels = (t.m if made.tensor == "a" else t.n).tiles
-        if x.s.hopper.ping_pong or x.plan.extent_l > 1 or made.blocks < panels:
-            how = " in ping-pong" if x.s.hopper.ping_pong else ""
-            yield f"{made.blocks} blocks{how} for {panels} panels of {x.plan.extent_l} batches"
-
-
-MAP_RULES = (operand_tile, full_k_tiles, panel, flattened, majors, maps, copies)
+MAP_RULES = (operand_tile, full_k_tiles, panel, mapped_modes, maps, copies)
 """How operands travel that no cluster shares."""
 
-CLUSTER_RULES = (cluster, multicast)  # what blocks of a cluster share
-
-LOADER_RULES = (
-    *(operand_tile, flattened, atom_majors, majors, maps, copies, k_residue, cluster, multicast),
-    *(stationary, stationary_whole, panel, one_panel),
-)
+LOADER_RULES = (operand_tile, atom_majors, mapped_modes, maps, copies, k_residue, cluster, stationary, panel)
 """How operands travel by tensor map with both in shared memory."""

@@ -105,7 +105,7 @@ def test_rules() -> None:
     for changes, reason in (
         ({"stages": 1}, "stages: 1, a pipeline has 2 to 8"),
         ({"mma_m": 2}, "block: block_m = 128, but 2 warpgroups of 2 MMA atoms"),
-        ({"a": replace(schedule.hopper.b)}, "majors: "),
+        ({"a": replace(schedule.hopper.b)}, "mapped modes: "),
     ):
         refusal = can_implement(remade(schedule, plan, **changes), plan, FACTS)
         assert refusal is not None

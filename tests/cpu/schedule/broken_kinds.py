@@ -143,10 +143,6 @@ def whole_k(found: Found) -> Found:
     return tiling(s, k=box), replace(plan, k=(replace(k, extent=64), outer)), facts
 
 
-def other_major(s: Schedule) -> Schedule:
-    return loop(s, a=replace(s.hopper.a, major="mn" if s.hopper.a.major == "k" else "k"))
-
-
 def other_map(s: Schedule) -> Schedule:
     return loop(s, a=replace(s.hopper.a, map=longer(s.hopper.a.map)))
 
@@ -217,13 +213,10 @@ SHARED: dict[str, Change] = {
     "operand tile": deep(4096, 4096),
     "full k tiles": deep(12, 16),
     "panel": of_schedule(lambda s: replace(s, scheduler=PersistentPanel(132, "a", False, 1))),
-    "flattened": whole_k,
-    "majors": of_schedule(other_major),
+    "mapped modes": whole_k,
     "maps": of_schedule(other_map),
     "copies": of_schedule(lambda s: loop(s, a=replace(s.hopper.a, pitch=128))),
-    "cluster": of_schedule(lambda s: raster(s, cluster=(3, 3))),
-    "multicast": of_schedule(lambda s: raster(s, cluster=(2, 1))),
-    "accumulators": of_schedule(lambda s: loop(tiling(s, shape=(2048, *s.tiling.shape[1:])), mma_m=16)),
+    "cluster": of_schedule(lambda s: raster(s, cluster=(2, 1))),
     "staging": of_schedule(lambda s: staged(s, elements=1)),
     "vector": of_schedule(lambda s: stored(s, VectorStore(16, s.epilogue.store.stage))),
     "source": of_schedule(lambda s: stored(s, s.epilogue.store, VectorSource())),
@@ -248,12 +241,11 @@ def made(base: Callable[[], Found], change: Change) -> Callable[[], Found]:
 OWN: dict[type, dict[str, Callable[[], Found]]] = {
     WgmmaRS: {
         "columns": lambda: (base(WgmmaRS)[0], base(WgmmaRS, always, c=True)[1], FACTS),
-        "flattened": made(lambda: base(WgmmaRS), flat),
+        "mapped modes": made(lambda: base(WgmmaRS), flat),
         "tma source": made(lambda: base(WgmmaRS, is_narrow), other_c),
     },
     WgmmaSplit: {
         "vectors": made(copied, of_schedule(lambda s: a_copy(s, vector=4))),
-        "rows": made(copied, deep(48, 48)),
         "copying": lambda: (copied()[0], make_gemm_plan(ODD.contraction("float32", precision="fp16x3")), FACTS),
         "offsets": made(copied, backwards),
         "splitting": made(lambda: base(WgmmaSplit), of_schedule(lambda s: loop(s, plane_stages=1))),

@@ -296,9 +296,9 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.plain, lambda s: tiling(s, shape=(192, *s.tiling.shape[1:]))),
         changed(hopper.plain, lambda s: tiling(s, shape=(s.tiling.shape[0], 264, s.tiling.shape[2]))),
         changed(hopper.plain, lambda s: tiling(s, shape=(*s.tiling.shape[:2], 24))),
+        wide,
     ],
     "boxes": [changed(hopper.plain, lambda s: tiling(s, m=Box.of_cuts((4096,), {0: 1024})))],
-    "accumulators": [wide],
     "stages": [
         changed(hopper.plain, lambda s: loop(s, stages=1)),
         changed(hopper.plain, lambda s: loop(s, stages=9)),
@@ -321,8 +321,6 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.plain, lambda s: loop(s, cp_async_stages=1)),
         changed(hopper.gathered, lambda s: loop(s, producers=1)),
         changed(hopper.gathered, lambda s: loop(s, cp_async_stages=0)),
-    ],
-    "gather": [
         changed(hopper.gathered, lambda s: raster(s, cluster=(2, 1))),
         changed(hopper.gathered, lambda s: replace(s, scheduler=PersistentPanel(132, "a", False, 1))),
     ],
@@ -335,14 +333,16 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     "pieces": [
         changed(hopper.gathered, lambda s: loop(s, a=replace(s.hopper.a, run=12))),
         changed(hopper.transposed, lambda s: loop(s, a=replace(s.hopper.a, transform=None))),
+        short_rows,
+        deep_pieces,
     ],
-    "swizzle": [short_rows],
     "offsets": [far],
-    "gathered copies": [deep_pieces],
     "operand tile": [changed(hopper.plain, deep)],
     "atom majors": [by_rows],
-    "flattened": [flattened],
-    "majors": [changed(hopper.plain, lambda s: loop(s, a=replace(s.hopper.a, major=OTHER[s.hopper.a.major])))],
+    "mapped modes": [
+        flattened,
+        changed(hopper.plain, lambda s: loop(s, a=replace(s.hopper.a, major=OTHER[s.hopper.a.major]))),
+    ],
     "maps": [
         changed(hopper.plain, lambda s: loop(s, a=replace(s.hopper.a, map=longer(s.hopper.a.map)))),
         changed(hopper.plain, lambda s: loop(s, b=replace(s.hopper.b, map=replace(s.hopper.b.map, base_offset=16)))),
@@ -357,8 +357,6 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     "cluster": [
         changed(hopper.plain, lambda s: raster(s, cluster=(3, 3))),
         changed(hopper.stationary, lambda s: raster(s, cluster=(1, 2))),
-    ],
-    "multicast": [
         changed(hopper.plain, lambda s: raster(s, cluster=(2, 1))),
         changed(hopper.clustered, lambda s: raster(s, cluster=(1, 1))),
         changed(hopper.clustered, lambda s: raster(s, cluster=s.cluster[::-1])),
@@ -366,10 +364,13 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     "stationary": [
         two_stay,
         changed(one_stays, lambda s: loop(s, a=replace(s.hopper.a, k_tiles=s.tiling.k.tiles + 1))),
+        one_stays,
     ],
-    "stationary whole": [one_stays],
-    "panel": [panel_of_none, changed(one_stays, lambda s: replace(s, scheduler=PersistentPanel(132, "b", False, 1)))],
-    "one panel": [few_blocks],
+    "panel": [
+        panel_of_none,
+        changed(one_stays, lambda s: replace(s, scheduler=PersistentPanel(132, "b", False, 1))),
+        few_blocks,
+    ],
     "staging": [
         changed(hopper.plain, lambda s: staged(s, m=tuple(0 for _ in s.tiling.m.dims))),
         changed(hopper.plain, lambda s: staged(s, m=())),
@@ -429,13 +430,13 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.registers, lambda s: raster(s, cluster=(2, 2))),
         changed(hopper.unsliced, lambda s: replace(s, scheduler=PersistentPanel(132, "a", False, 1))),
     ],
-    "rs maps": [changed(hopper.registers, lambda s: loop(s, b=replace(s.mainloop.b, map=longer(s.mainloop.b.map))))],
     "rs copies": [
+        changed(hopper.registers, lambda s: loop(s, b=replace(s.mainloop.b, map=longer(s.mainloop.b.map)))),
+        many_copies,
         changed(hopper.registers, lambda s: loop(s, a=replace(s.mainloop.a, pitch=128))),
         changed(hopper.registers, lambda s: loop(s, a=replace(s.mainloop.a, run=1))),
     ],
     "zeros": [folded_end],
-    "copies of a": [many_copies],
     "columns": [beside_c],
     "per warpgroup": [padded_rows],
     "sharing a": [changed(hopper.shared_registers, lambda s: loop(s, per_warpgroup_a=False))],

@@ -103,7 +103,6 @@ OWN: dict[type, dict[str, Callable[[Found], Found]]] = {
         "kind": lambda found: (found[0], other_plan(StreamMap), found[2]),
         "vectors": of_schedule(lambda s: loop(s, b=replace(s.stream.b, width=16))),
         "shared": of_schedule(lambda s: loop(s, b=replace(s.stream.b, shared=True))),
-        "lanes": of_schedule(lambda s: loop(s, lanes_k=12)),
         "boxes": of_schedule(lambda s: tiling(s, k=Box(s.tiling.k.extents, (TileDim((0,), 512),)))),
     },
     StreamMatrix: {

@@ -108,7 +108,7 @@ def row_store_for_a_map() -> Found:
 # Schedules that compile, start, and would be wrong or hang.
 WRONG: dict[str, tuple[Callable[[], Found], str]] = {
     "a block of one tile on 4096^3": (CASES["reuse"][0], "reuse"),
-    "gather with a cluster": (CASES["gather"][0], "gather"),
+    "gather with a cluster": (CASES["producers"][3], "producers"),
     "a panel scheduler and nothing stationary": (panel_of_none, "panel"),
     "rows from a tile that is staged for a map": (row_store_for_a_map, "copy kind"),
     "ping-pong of three warpgroups": (CASES["ping pong"][0], "ping pong"),

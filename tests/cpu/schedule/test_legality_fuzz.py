@@ -135,7 +135,7 @@ HOLES: list[tuple[type, Callable[[Schedule], Schedule], str]] = [
     (Multistage, lambda s: replace(s, arch="zz"), "domains"),
     (Multistage, lambda s: loop(s, warps=(0, 1)), "domains"),
     (Multistage, lambda s: side(s, vector=0), "domains"),
-    (RegisterStaged, lambda s: side(s, vector_group="k" if s.multistage.a.vector_group == "mn" else "mn"), "vectors"),
+    (RegisterStaged, lambda s: side(s, vector_group="k" if s.multistage.a.vector_group == "mn" else "mn"), "loaders"),
     (StreamMap, lambda s: side(s, width=16), "vectors"),
     (StreamMap, lambda s: replace(s, tiling=replace(s.tiling, l=ONE)), "parts"),
     (StreamSum, lambda s: loop(s, c=StreamLoad(splat=True)), "staging"),
