@@ -67,6 +67,8 @@ class TileLoader:
     __slots__ = ()
 
     stays: ClassVar[bool] = False  # whether the operand stays in shared memory
+    by_warps: ClassVar[bool] = False  # whether warps bring the operand, not a tensor map
+    transform: Transform | None = None  # what happens to elements on the way
 
     @property
     def tma(self) -> Tma | None:
@@ -74,19 +76,9 @@ class TileLoader:
         return None
 
     @property
-    def by_warps(self) -> bool:
-        """Whether warps bring the operand, not a tensor map."""
-        return self.tma is None
-
-    @property
     def width(self) -> int:
         """Elements that threads bring together, 0 by tensor map."""
         return 0
-
-    @property
-    def transform(self) -> Transform | None:
-        """What happens to elements on the way."""
-        return None
 
     def rows(self, size: int) -> int:
         """Rows in shared memory of a tile of `size` rows."""
@@ -200,6 +192,8 @@ class Gather(TileLoader):
     # Set where the unit-stride modes of A and B are two contracted modes and the tile's K follows the other operand's.
     transform: Transform | None = None
 
+    by_warps: ClassVar[bool] = True
+
     @property
     def width(self) -> int:
         """Elements of a piece."""
@@ -213,6 +207,8 @@ class CpAsyncTile(TileLoader):
     major: Major  # group along a row
     vector: Vector  # elements of a copy, of 4, 8 or 16 bytes, along the operand's unit-stride mode
     swizzle_bytes: Annotated[int, OneOf(SWIZZLES)]  # swizzle of the tile in shared memory
+
+    by_warps: ClassVar[bool] = True
 
     @property
     def width(self) -> int:

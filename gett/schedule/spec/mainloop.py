@@ -7,7 +7,7 @@ What a main loop needs and how people are told of it is said in `gett.schedule.m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from gett.schedule.spec.loader import CpAsync, CpAsyncTile, Gather, HopperLoader, RegisterStaged, Stationary, Tma
 from layouts.domains import Bits, Count, Index, Shift, Vector
@@ -55,17 +55,6 @@ class Multistage(AnyMainloop):
         return 32 * self.warps[0] * self.warps[1] * self.batch_warps
 
 
-class _HasWarpgroups(Protocol):
-    @property
-    def a(self) -> HopperLoader: ...
-    @property
-    def b(self) -> HopperLoader: ...
-    @property
-    def warpgroups(self) -> int: ...
-    @property
-    def producers(self) -> int: ...
-
-
 class WarpSpecialised(AnyMainloop):
     """A main loop in which some warpgroups fetch and others multiply.
 
@@ -74,6 +63,9 @@ class WarpSpecialised(AnyMainloop):
 
     __slots__ = ()
 
+    a: HopperLoader
+    b: HopperLoader
+    warpgroups: int
     many_mma_tiles: ClassVar[bool] = False  # whether several MMA tiles may make a tile of D
     # Whether each operand's tile has K in its own order, the mode of its rows first.
     own_k_order: ClassVar[bool] = False
@@ -84,21 +76,26 @@ class WarpSpecialised(AnyMainloop):
     waits_for_d: ClassVar[bool] = False
 
     @property
-    def threads(self: _HasWarpgroups) -> int:
+    def producers(self) -> int:
+        """Warpgroups that do not multiply."""
+        return 1
+
+    @property
+    def threads(self) -> int:
         """Threads of a block."""
         return 128 * (self.warpgroups + self.producers)
 
     @property
-    def by_warps(self: _HasWarpgroups) -> bool:
+    def by_warps(self) -> bool:
         """Whether warps bring an operand, not a tensor map."""
         return self.a.by_warps or self.b.by_warps
 
     @property
-    def keeps(self: _HasWarpgroups) -> str:
+    def keeps(self) -> str:
         """The operand that stays in shared memory, `"a"` or `"b"`; `""` where none does."""
         return "a" if self.a.stays else "b" if self.b.stays else ""
 
-    def held_rows(self: _HasWarpgroups, rows: int) -> tuple[int, int]:
+    def held_rows(self, rows: int) -> tuple[int, int]:
         """Rows of A's box, which has `rows`, in each group of accumulator rows, and of such a group; (0, 1) for all."""
         load = self.a.tma
         return (0, 1) if load is None or not load.run else (load.run, load.atom)
@@ -138,9 +135,8 @@ class WgmmaRS(WarpSpecialised):
     stages: Count  # slabs of B under way
 
     kind: ClassVar[str] = "wgmma rs"
-    warpgroups: ClassVar[int] = 2
+    warpgroups = 2
     mma_m: ClassVar[int] = 1
-    producers: ClassVar[int] = 1
     ping_pong: ClassVar[bool] = False
     slabs_of_b: ClassVar[bool] = True
     in_turn: ClassVar[bool] = True
@@ -162,9 +158,9 @@ class WgmmaSplit(WarpSpecialised):
 
     kind: ClassVar[str] = "wgmma split"
     own_k_order: ClassVar[bool] = True
-    warpgroups: ClassVar[int] = 2
+    warpgroups = 2
     mma_m: ClassVar[int] = 1
-    producers: ClassVar[int] = 2
+    producers = 2
     ping_pong: ClassVar[bool] = False
 
 
@@ -182,7 +178,7 @@ class WgmmaTf32(WarpSpecialised):
     transposed_stages: Index  # k-tiles of B transposed under way, 0 where wgmma reads B as it comes
 
     kind: ClassVar[str] = "wgmma tf32"
-    warpgroups: ClassVar[int] = 2
+    warpgroups = 2
     ping_pong: ClassVar[bool] = False
 
     @property
@@ -207,8 +203,7 @@ class DmmaTma(WarpSpecialised):
     own_k_order: ClassVar[bool] = True
     frees_stages: ClassVar[bool] = True
     waits_for_d: ClassVar[bool] = True
-    warpgroups: ClassVar[int] = 2
-    producers: ClassVar[int] = 1
+    warpgroups = 2
     ping_pong: ClassVar[bool] = False
 
 

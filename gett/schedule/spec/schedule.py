@@ -1,7 +1,6 @@
 """`Schedule`: everything a kernel needs to know beyond the plan, as a composition of parts.
 
-Main loops and epilogues have modules of their own. All tile schedulers answer whether they are `persistent`, which
-`tensor` stays with a block's panel, and how blocks and batches are grouped, so that nobody asks which of them there is.
+Main loops and epilogues have modules of their own.
 """
 
 from __future__ import annotations
@@ -51,25 +50,34 @@ class Tiling:
         return self.m.tiles * self.n.tiles * (self.l.tiles if self.l is not None else extent_l)
 
 
+class AnyScheduler:
+    """What every tile scheduler answers, so that nobody asks which of them there is: as here, where it has no field."""
+
+    __slots__ = ()
+
+    persistent: ClassVar[bool] = True
+    stream_k: ClassVar[bool] = False
+    split_k: int = 1
+    cluster: tuple[int, int] = (1, 1)
+    cluster_order: tuple[int, ...] = ()
+    group_l: int = 1
+    tensor: str = ""
+    one_panel: bool = False
+
+
 @dataclass(frozen=True, slots=True)
-class OneTile:
+class OneTile(AnyScheduler):
     """A block for each tile and slice of K."""
 
     group_m: Count = 1  # tiles of M that are visited together for reuse in L2
     split_k: Count = 1  # slices of K, summed in a fixed order
 
     persistent: ClassVar[bool] = False
-    stream_k: ClassVar[bool] = False
     blocks: ClassVar[int] = 0
-    cluster: ClassVar[tuple[int, int]] = (1, 1)
-    cluster_order: ClassVar[tuple[int, ...]] = ()
-    group_l: ClassVar[int] = 1
-    tensor: ClassVar[str] = ""
-    one_panel: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
-class PersistentRaster:
+class PersistentRaster(AnyScheduler):
     """One block a multiprocessor; each takes every n-th tile."""
 
     blocks: Count  # most blocks
@@ -82,31 +90,20 @@ class PersistentRaster:
     # in D.
     group_l: Count = 1
 
-    persistent: ClassVar[bool] = True
-    stream_k: ClassVar[bool] = False
-    tensor: ClassVar[str] = ""
-    one_panel: ClassVar[bool] = False
-
 
 @dataclass(frozen=True, slots=True)
-class PersistentPanel:
+class PersistentPanel(AnyScheduler):
     """One block a multiprocessor, which makes tiles of a panel: those that need the same rows of an operand."""
 
     blocks: Count  # most blocks
-    tensor: Annotated[str, OneOf(("a", "b"))]  # the operand, `"a"` or `"b"`, whose rows the tiles of a panel share
-    one_panel: bool  # whether each block keeps to one panel; else it makes one panel after the other
+    # The operand, `"a"` or `"b"`, whose rows the tiles of a panel share. `field()`: it must be given.
+    tensor: Annotated[str, OneOf(("a", "b"))] = field()
+    one_panel: bool = field()  # whether each block keeps to one panel; else it makes one panel after the other
     group_m: Count  # tiles of M that are visited together: 1, or all
-
-    persistent: ClassVar[bool] = True
-    stream_k: ClassVar[bool] = False
-    split_k: ClassVar[int] = 1
-    cluster: ClassVar[tuple[int, int]] = (1, 1)
-    cluster_order: ClassVar[tuple[int, ...]] = ()
-    group_l: ClassVar[int] = 1
 
 
 @dataclass(frozen=True, slots=True)
-class StreamK:
+class StreamK(AnyScheduler):
     """One block a multiprocessor; the tiles that do not fill all of them in whole waves are divided among them.
 
     The k-tiles of these tiles, end to end, are dealt out to the clusters in equal shares. Their partial sums are added
@@ -117,13 +114,7 @@ class StreamK:
     group_m: Count = 1  # tiles of M (of clusters, where there are any) that are visited together for reuse in L2
     cluster: tuple[Count, Count] = (1, 1)  # neighbouring tiles along M and along N whose blocks share operands
 
-    persistent: ClassVar[bool] = True
     stream_k: ClassVar[bool] = True
-    split_k: ClassVar[int] = 1
-    cluster_order: ClassVar[tuple[int, ...]] = ()
-    group_l: ClassVar[int] = 1
-    tensor: ClassVar[str] = ""
-    one_panel: ClassVar[bool] = False
 
 
 PARTS = 2  # tiles that a share of stream-K has parts of at most: it is shorter than a tile's k-tiles
