@@ -19,7 +19,7 @@ from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMatrix
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.stream_views import image_is_whole, image_places, image_size, output_modes, output_views
+from gett.schedule.spec.stream_views import image_size, output_modes, output_views
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.rates import L2_LINE
@@ -121,9 +121,7 @@ def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> Strea
     walks = {name: _walk(name, tiling.m, load.walk) for name, (_, load) in loads.items() if load.staged}
     views = output_views(plan)
     images = {
-        name: _image(name, tiling.m, image_places(tiling.m, views[t]))
-        for name, (t, load) in loads.items()
-        if load.staged
+        name: _image(name, tiling.m, views[t].image(tiling.m)) for name, (t, load) in loads.items() if load.staged
     }
     if sums:
         walks["d"] = _walk("d", tiling.m, s.walk_d)
@@ -197,6 +195,11 @@ def _image(name: str, box: Box, places: Sequence[int]) -> Function:
     return Function.of(f"image_{name}", body, total, "int", "i")
 
 
+def image_is_whole(box: Box, places: Sequence[int], vector: int) -> bool:
+    """Whether the elements of every vector of D lie together in the image."""
+    return all(places[i] or box.prefix(i) % vector == 0 for i, _ in box.tiled)
+
+
 def _traits(plan: GemmPlan, schedule: Schedule, plain: bool) -> str:
     c, s, box = plan.contraction, schedule.stream, schedule.tiling.m
     views = output_views(plan)
@@ -204,7 +207,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, plain: bool) -> str:
 
     def loader(name: str, tensor: int, w: StreamLoad | None, element: str) -> str:
         w = w or StreamLoad()
-        places = image_places(box, views[tensor]) if w.staged else ()
+        places = views[tensor].image(box) if w.staged else ()
         lead = w.walk[0] if w.walk else Digit(0, 1, 0)
         # Elements of a vector are one step apart in the tile where the vector stays inside its first dimension.
         apart = places[lead.dim] if w.staged and lead.size % w.width == 0 else 0

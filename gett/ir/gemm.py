@@ -70,6 +70,10 @@ class GemmPlan:
         extras = [(t.dtype, t.alignment) for t in c.extras]
         return repr((groups, tensors, c.dtype, c.precision, c.epilogue, extras))
 
+    def operand(self, tensor: int) -> Operand | None:
+        """A, B, D or C, by position in `Strided.strides`; None where there is none."""
+        return (self.a, self.b, self.contraction.d, self.contraction.c)[tensor]
+
     def size(self, tensor: int) -> int:
         """Bytes of an element of A, B or D, by position in `Strided.strides`."""
         operand = (self.a, self.b or self.a, self.contraction.d)[tensor]

@@ -16,18 +16,7 @@ from gett.schedule.rules import common
 from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMatrix
 from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
-from gett.schedule.spec.stream_views import (
-    TensorView,
-    cut_modes,
-    image_places,
-    image_size,
-    is_splat,
-    matrix_views,
-    output_views,
-    same_rows,
-    sum_views,
-    vector_along,
-)
+from gett.schedule.spec.stream_views import TensorView, cut_modes, image_size, output_views, sum_views, views_of
 from layouts.box import Box
 
 NAMES = "ABDC"
@@ -57,7 +46,7 @@ def stream_bytes(plan: GemmPlan, tiling: Tiling, loop: Stream | StreamMatrix) ->
         return sums * sum_block(loop)[0] * data_type(plan.contraction.dtype).accumulator_bytes
     views, box = output_views(plan), tiling.m
     staged = [views[t] for t, x in ((A, loop.a), (B, loop.b), (C, loop.c)) if x is not None and x.staged]
-    images = (image_size(box, image_places(box, x)) * x.size for x in staged)
+    images = (image_size(box, x.image(box)) * x.size for x in staged)
     return sum(-(-size // ROW_BYTES) * ROW_BYTES for size in images)
 
 
@@ -122,7 +111,7 @@ def walks(x: Lowered) -> Reasons:
     """Walks take each element of a tile once."""
     loop, box, views = x.s.stream, x.s.tiling.m, output_views(x.plan)
     for t, walk in {D: loop.walk_d, **{t: load.walk for t, load in _loads(x).items() if load.staged}}.items():
-        if not _covers(box, walk, image_places(box, views[t])):
+        if not _covers(box, walk, views[t].image(box)):
             yield f"{walk} does not take each element of {NAMES[t]}'s tile once"
 
 
@@ -143,7 +132,7 @@ def vectors(x: Lowered) -> Reasons:
     if loop.along_k:
         views, box = {**views, **sum_views(x.plan)}, x.s.tiling.k
     if not loop.sums:
-        widest = vector_along(cut_modes(box), box.extents, views[D])
+        widest = views[D].vector(cut_modes(box))
         if widest % loop.vector:
             yield f"{loop.vector} elements of D at a time, its strides allow {widest}"
     for t, load in _loads(x).items():
@@ -155,13 +144,13 @@ def vectors(x: Lowered) -> Reasons:
 def _accesses(name: str, load: StreamLoad, view: TensorView, box: Box, vector: int) -> Reasons:
     cuts = cut_modes(box)
     if load.splat:
-        if not is_splat(cuts, view, vector):
+        if not view.is_splat(cuts, vector):
             yield f"{vector} elements of {name} are read as one, which they are not"
         return
     if load.staged:
         cuts = [(d.modes[0], d.box) for d in (box.dims[x.dim] for x in load.walk if x.step == 1)]
     # A walk may continue with a part of a dimension that it has left; vectors end before.
-    widest = vector_along(cuts, box.extents, view)
+    widest = view.vector(cuts)
     if widest % load.width:
         yield f"accesses of {load.width} elements of {name}, its strides allow {widest}"
     if not load.staged and load.width > vector:
@@ -174,7 +163,7 @@ def shared(x: Lowered) -> Reasons:
     """An operand is shared by the rows of a thread only if it does not vary among them."""
     views, step = output_views(x.plan), x.s.stream.row_step
     for t, load in _loads(x).items():
-        if load.shared and not same_rows(x.s.tiling.m, views[t], step):
+        if load.shared and not views[t].same_rows(x.s.tiling.m, step):
             yield f"outputs that are {step} apart read different elements of {NAMES[t]}"
 
 
@@ -203,9 +192,8 @@ def matrix_vectors(x: Lowered) -> Reasons:
         (loop.vector_k, t.k, x.plan.k, (A,)),
         (loop.vector_n, t.n, x.plan.n, (D, C)),
     ):
-        views = matrix_views(x.plan, group)
-        for tensor in (y for y in tensors if y in views):
-            widest = vector_along(cut_modes(box), box.extents, views[tensor])
+        for tensor, view in views_of(x.plan, group, tensors).items():
+            widest = view.vector(cut_modes(box))
             if widest % wanted:
                 yield f"{wanted} elements of {NAMES[tensor]} at a time, its strides allow {widest}"
 

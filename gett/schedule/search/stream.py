@@ -17,22 +17,12 @@ from gett.hw.device import DeviceModel, nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.mainloops.stream import ROW_BYTES, stream_bytes, sum_block
-from gett.schedule.search.stream_boxes import choose_swizzle, cut_box, in_order, walk_in_order, walk_in_rows
+from gett.schedule.search.stream_boxes import choose_swizzle, cut_box, walk_in_order, walk_in_rows
 from gett.schedule.search.tried import STREAMING
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import Stream, StreamLoad, StreamMap, StreamSum, row_step
 from gett.schedule.spec.schedule import Forecast, OneTile, Schedule, SmemPlan, Tiling
-from gett.schedule.spec.stream_views import (
-    TensorView,
-    cut_modes,
-    image_places,
-    is_splat,
-    output_modes,
-    output_views,
-    same_rows,
-    sum_views,
-    vector_along,
-)
+from gett.schedule.spec.stream_views import TensorView, cut_modes, output_views, sum_views
 from layouts.access import contiguous_run
 from layouts.box import Box
 from layouts.rates import run_cost
@@ -106,30 +96,29 @@ def _slices(facts: ArchFacts, tiles: int, steps: int, read: int, partial_bytes: 
 def _map_loop(plan: GemmPlan, facts: ArchFacts) -> tuple[Box, StreamMap]:
     """The box of D's modes, and how tensors are read."""
     tensors = output_views(plan)
-    d, extents = tensors[D], tuple(s.extent for s in output_modes(plan))
-    widest = max(t.size for t in tensors.values())
-    tile, volume = STREAMING.tile_bytes // widest, math.prod(extents)
+    d, widest = tensors[D], max(t.size for t in tensors.values())
+    tile, volume = STREAMING.tile_bytes // widest, math.prod(d.extents)
     if 0 < volume < tile * facts.sm_count * 4:  # small results: more blocks rather than large tiles
         even = 1 << max(0, volume // (facts.sm_count * 4) - 1).bit_length()
         tile = min(max(even, STREAMING.threads), tile)
-    box = _map_box(extents, tensors, tile, nearest(facts))
-    vector = min(vector_along(cut_modes(box), extents, d), max(1, 16 // widest))
+    box = _map_box(tensors, tile, nearest(facts))
+    vector = min(d.vector(cut_modes(box)), max(1, 16 // widest))
     loads = {t: _load(box, x, vector) for t, x in tensors.items() if t != D}
     unroll = min(4, -(-box.size // (vector * STREAMING.threads)))
     walk_d, store_once = walk_in_order(box, d), d.bytes > facts.l2_bytes
     return box, StreamMap(loads[A], loads.get(B), loads.get(C), STREAMING.threads, vector, unroll, walk_d, store_once)
 
 
-def _map_box(extents: tuple[int, ...], tensors: Mapping[int, TensorView], volume: int, device: DeviceModel) -> Box:
+def _map_box(tensors: Mapping[int, TensorView], volume: int, device: DeviceModel) -> Box:
     """The cheapest of the boxes that give D and each operand runs of several lengths."""
     memory, from_l2 = device.memory, device.memory.copy_tbps / device.l2.read_tbps
-    d, modes = tensors[D], range(len(extents))
+    d, modes = tensors[D], range(len(tensors[D].extents))
     inputs = sorted((x for t, x in tensors.items() if t != D), key=lambda x: -x.bytes)
     transposed = [x for x in inputs if x.nearest(modes) not in (d.nearest(modes), None)]
     lengths = (16, *STREAMING.runs) if transposed else (0,)
     runs = ([(d, run_d), *((x, run) for x in transposed)] for run_d in STREAMING.runs for run in lengths)
     best, least = NONE, math.inf
-    for box in dict.fromkeys(cut_box(extents, x, (d, *transposed), volume, d.order(modes)) for x in runs):
+    for box in dict.fromkeys(cut_box(x, (d, *transposed), volume) for x in runs):
         time = sum(
             (x.bytes + from_l2 * _again(box, x))
             * run_cost(memory, contiguous_run(box, x.strides, x.size), store=x.store)
@@ -152,15 +141,15 @@ def _load(box: Box, tensor: TensorView, vector: int) -> StreamLoad:
     """Straight into registers where D's order suits the tensor, else through shared memory."""
     cuts = cut_modes(box)
     nearest = tensor.nearest([m for m, _ in cuts])
-    if is_splat(cuts, tensor, vector) and (
+    if tensor.is_splat(cuts, vector) and (
         not cuts or vector > 1 or nearest in (None, cuts[0][0]) or tensor.strides[cuts[0][0]] == 0
     ):
         return StreamLoad(splat=vector > 1)
-    width = min(vector, vector_along(cuts, box.extents, tensor))
+    width = min(vector, tensor.vector(cuts))
     if (width == vector and vector > 1) or not cuts or (cuts[0][1] % vector == 0 and nearest == cuts[0][0]):
         return StreamLoad(width=width)
-    places, dims = image_places(box, tensor), [box.dims[i] for i in in_order(box, tensor)]
-    width = vector_along([(d.modes[0], d.box) for d in dims], box.extents, tensor)
+    places, cut = tensor.image(box), dict(cuts)
+    width = tensor.vector([(m, cut[m]) for m in tensor.order([*cut])])
     walk = tuple(digit for digit in walk_in_rows(box, tensor, width) if places[digit.dim])
     mask, shift = choose_swizzle(places, walk, width, tensor.size)
     return StreamLoad(staged=True, width=width, walk=walk, mask=mask, shift=shift)
@@ -171,29 +160,25 @@ class _Sums:
 
     Attributes:
         outputs, sums: Each tensor's view of D's modes, and each operand's of K.
-        extents_o, extents_k: Of D's modes and of K.
         accumulator: Bytes of a sum.
         big, small: The operand that is streamed, the largest, and the others.
         along_k: Whether its nearest mode is a contracted one.
-        views, extents: Of the group along which vectors lie.
+        views: Of the group along which vectors lie.
     """
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         self.facts, self.outputs, self.sums = facts, output_views(plan), sum_views(plan)
-        self.extents_o = tuple(s.extent for s in output_modes(plan))
-        self.extents_k = tuple(s.extent for s in plan.k) if plan.extent_k else ()
         self.accumulator = data_type(plan.contraction.dtype).accumulator_bytes
         self.big = max(self.sums, key=lambda t: self.outputs[t].bytes)
         self.small = [t for t in self.sums if t != self.big]
-        step_k = _least_step(self.sums[self.big], self.extents_k)
-        self.along_k = step_k < _least_step(self.outputs[self.big], self.extents_o)
-        self.views, self.extents = (self.sums, self.extents_k) if self.along_k else (self.outputs, self.extents_o)
+        self.along_k = _least_step(self.sums[self.big]) < _least_step(self.outputs[self.big])
+        self.views = self.sums if self.along_k else self.outputs
 
     def loop(self) -> tuple[Box, Box, StreamSum]:
         """Boxes of D's modes and of K for the widest vector that they allow, and how tensors are read."""
-        views, extents = self.views, self.extents
-        cuts = [(m, extents[m]) for m in views[self.big].order(range(len(extents)))]
-        allowed, vector = vector_along(cuts, extents, views[self.big]), 0
+        views, streamed = self.views, self.views[self.big]
+        cuts = [(m, streamed.extents[m]) for m in streamed.order()]
+        allowed, vector = streamed.vector(cuts), 0
         while allowed != vector:
             vector = allowed
             lanes_k, rows, unroll = self._threads(vector)
@@ -204,9 +189,9 @@ class _Sums:
         box_o = self._in_rows(box_o, step)
         loads = {
             t: StreamLoad(
-                splat=vector > 1 and is_splat(cuts, views[t], vector),
-                width=min(vector, vector_along(cuts, extents, views[t])),
-                shared=same_rows(box_o, self.outputs[t], step),
+                splat=vector > 1 and views[t].is_splat(cuts, vector),
+                width=min(vector, views[t].vector(cuts)),
+                shared=self.outputs[t].same_rows(box_o, step),
             )
             for t in self.sums
         }
@@ -220,13 +205,13 @@ class _Sums:
         for t in self.small if self.along_k else ():
             order = sorted((m for d in box.dims for m in d.modes), key=lambda m: self.outputs[t].strides[m] == 0)
             made = Box.of_cuts(box.extents, {m: cuts[m] for m in order if m in cuts}, order)
-            if same_rows(made, self.outputs[t], step):
+            if self.outputs[t].same_rows(made, step):
                 return made
         return box
 
     def _threads(self, vector: int) -> tuple[int, int, int]:
         """(threads along K, vectors of outputs a thread, steps of K in flight)."""
-        volume_o, volume_k = math.prod(self.extents_o), math.prod(self.extents_k)
+        volume_o, volume_k = math.prod(self.outputs[D].extents), math.prod(self.sums[self.big].extents)
         busy = self.facts.sm_count * 1024  # threads that keep the memory busy
         if self.along_k:
             vectors = max(1, -(-volume_k // vector))
@@ -235,11 +220,11 @@ class _Sums:
             vectors = max(1, volume_k)
             owners = _ceil_pow2(-(-max(1, volume_o) // vector))
             lanes = 1 if owners >= 2 * busy else min(STREAMING.threads // min(owners, 32), _ceil_pow2(vectors))
-        unroll = min(STREAMING.accesses // 2 if self.small else STREAMING.accesses, _ceil_pow2(-(-vectors // lanes)))
+        accesses = STREAMING.accesses // 2 if self.small else STREAMING.accesses
+        unroll = min(accesses, _ceil_pow2(-(-vectors // lanes)))
         outputs = 1 if self.along_k else vector
         spare = max(1, volume_o // (STREAMING.threads // lanes * outputs * self.facts.sm_count * 4))
         most = max(1, STREAMING.held_bytes // (self.accumulator * outputs))
-        accesses = STREAMING.accesses // 2 if self.small else STREAMING.accesses
         rows = min(max(1, STREAMING.accesses // unroll), accesses)
         return lanes, min(rows, most, 1 << (spare.bit_length() - 1)), unroll
 
@@ -255,27 +240,22 @@ class _Sums:
         runs_o = [(big_o, row), *((outputs[t], ROW_BYTES) for t in heavy)]
         if d.bytes * 16 >= big_o.bytes:
             runs_o.append((d, ROW_BYTES))
-        order_o, order_k = big_o.order(range(len(self.extents_o))), big_k.order(range(len(self.extents_k)))
         growth_k, idle = (big_k, *(sums[t] for t in self.small)), 0.25 if self.along_k else 1.0
-        return (
-            cut_box(self.extents_o, runs_o, (big_o, d), owned, order_o),
-            cut_box(self.extents_k, runs_k, growth_k, step_k, order_k, idle),
-        )
+        return cut_box(runs_o, (big_o, d), owned), cut_box(runs_k, growth_k, step_k, idle)
 
     def _vector(self, cuts: Sequence[tuple[int, int]], vector: int) -> int:
         """The widest vector that all operands can follow: one access, one repeated element, or one stride."""
-        views, extents = self.views, self.extents
-        vector = min(vector, vector_along(cuts, extents, views[self.big]))
-        for t in self.small:
-            whole = is_splat(cuts, views[t], vector) or vector_along(cuts, extents, views[t]) >= vector
+        vector = min(vector, self.views[self.big].vector(cuts))
+        for view in (self.views[t] for t in self.small):
+            whole = view.is_splat(cuts, vector) or view.vector(cuts) >= vector
             if cuts and cuts[0][1] % vector and not whole:
                 vector = math.gcd(vector, cuts[0][1] & -cuts[0][1])
         return vector
 
 
-def _least_step(tensor: TensorView, extents: Sequence[int]) -> float:
+def _least_step(view: TensorView) -> float:
     """Smallest distance between neighbours along any mode; unit strides before equal distances backwards."""
-    steps = [abs(s) + (0 if s > 0 else 0.5) for s, e in zip(tensor.strides, extents, strict=True) if s and e > 1]
+    steps = [abs(s) + (0 if s > 0 else 0.5) for s, e in zip(view.strides, view.extents, strict=True) if s and e > 1]
     return min(steps, default=math.inf)
 
 

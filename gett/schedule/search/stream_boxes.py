@@ -16,23 +16,17 @@ from layouts.swizzle import replays
 
 
 def cut_box(
-    extents: Sequence[int],
-    runs: Sequence[tuple[TensorView, int]],
-    growth: Sequence[TensorView],
-    volume: int,
-    order: Sequence[int],
-    idle: float = 0.25,
+    runs: Sequence[tuple[TensorView, int]], growth: Sequence[TensorView], volume: int, idle: float = 0.25
 ) -> Box:
-    """A box of at most `volume` elements.
+    """A box of at most `volume` elements, in the order of the first tensor of `growth`.
 
     Args:
-        extents: Of the modes.
         runs: Tensors with the bytes that should lie together in each, the first one served first.
         growth: Tensors along whose order the tile then grows to the volume.
         volume: Most elements.
-        order: Modes in the order of the tile's index, the fastest first.
         idle: Exponent of a cut's share of what is allowed: 1 where the threads that it leaves idle cost their time.
     """
+    extents, order = growth[0].extents, growth[0].order()
     cut = [1] * len(extents)
     modes = range(len(extents)) if 0 not in extents else ()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.ir.gemm import A, D, GemmPlan
+from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.lower import swap_ab
 from gett.schedule.mainloops.stream import MATRIX, MATRIX_RULES, stream_bytes
 from gett.schedule.rules.rule import first_broken
@@ -17,10 +17,9 @@ from gett.schedule.search.tried import STREAMING
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import StreamMatrix
 from gett.schedule.spec.schedule import Forecast, OneTile, Schedule, SmemPlan, Tiling
-from gett.schedule.spec.stream_views import TensorView, cut_modes, matrix_views, vector_along, view_of
+from gett.schedule.spec.stream_views import TensorView, cut_modes, views_of
 from layouts.access import run_of_boxes
 from layouts.box import Box
-from layouts.modes import Strided
 from layouts.rates import run_cost
 
 
@@ -42,17 +41,17 @@ class _Matrix:
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, exchanged: bool) -> None:
         self.plan, self.facts, self.exchanged = plan, facts, exchanged
-        self.views = matrix_views(plan, plan.m)
-        self.box_k, self.box_n = _whole(plan.k, A), _whole(plan.n, D)
+        self.views, self.views_n = views_of(plan, plan.m, (A, D, C)), views_of(plan, plan.n, (D, C))
+        self.view_k = views_of(plan, plan.k, (A,))[A]
+        self.box_k, self.box_n = _whole(self.view_k), _whole(self.views_n[D])
 
     def boxes(self) -> list[Box]:
         """Boxes of M that give A and D runs of several lengths."""
         a, d = self.views[A], self.views[D]
-        extents, vector = tuple(s.extent for s in self.plan.m), max(1, 16 // max(a.size, d.size))
+        vector = max(1, 16 // max(a.size, d.size))
         volume = STREAMING.threads * vector * 2  # of more, blocks wait for their last vectors (H200: 2 % slower)
-        order = d.order(range(len(extents)))
         runs = ([(d, run_d), (a, run_a)] for run_d in STREAMING.runs for run_a in STREAMING.runs)
-        return list(dict.fromkeys(cut_box(extents, x, (d, a), volume, order) for x in runs))
+        return list(dict.fromkeys(cut_box(x, (d, a), volume) for x in runs))
 
     def schedule(self, box: Box) -> Schedule:
         """The schedule of a box of M."""
@@ -76,9 +75,8 @@ class _Matrix:
         vector = max(1, min(vector, 16 // max(x.size for x in views)))
         along_k = along_n = 1
         if vector == 1:
-            along_k = _widest(self.box_k, view_of(self.plan, A, self.plan.k))
-            stored = (x for t, x in matrix_views(self.plan, self.plan.n).items() if t != A)
-            along_n = min(_widest(self.box_n, x) for x in stored)
+            along_k = _widest(self.box_k, self.view_k)
+            along_n = min(_widest(self.box_n, x) for x in self.views_n.values())
         lanes_n = self._lanes_n(box, vector) if along_n == 1 else 1
         held = self.plan.extent_k * vector * self.views[A].size // lanes_n
         vectors = -(-box.size * lanes_n // (vector * STREAMING.threads))
@@ -87,7 +85,7 @@ class _Matrix:
 
     def _lanes_n(self, box: Box, vector: int) -> int:
         """Two lanes share a vector where D's rows along M are short and go on along N, so that stores fill sectors."""
-        along_m, along_n = self.views[D], view_of(self.plan, D, self.plan.n)
+        along_m, along_n = self.views[D], self.views_n[D]
         run = max(run_of_boxes([(box, along_m.strides)], along_m.size), vector * along_m.size)
         if run >= STREAMING.shared_run:
             return 1
@@ -99,8 +97,8 @@ class _Matrix:
         memory, rates = device.memory, device.streams
         us, by_width = 0.0, dict(rates.matrix_widths)
         for tensor, view in self.views.items():
-            group, whole = (p.k, self.box_k) if tensor == A else (p.n, self.box_n)
-            run = run_of_boxes(((box, view.strides), (whole, [s.strides[tensor] for s in group])), view.size)
+            other, whole = (self.view_k, self.box_k) if tensor == A else (self.views_n[tensor], self.box_n)
+            run = run_of_boxes(((box, view.strides), (whole, other.strides)), view.size)
             width = view.size * loop.vector * (loop.vector_k if tensor == A else loop.vector_n)
             long = run_cost(memory, memory.long_run, store=view.store)
             us += view.bytes * run_cost(memory, run, store=view.store) / long * by_width[width]
@@ -112,13 +110,12 @@ class _Matrix:
         return Forecast(max(us, arithmetic) + device.launches.launch_us, bound, reason)
 
 
-def _whole(modes: tuple[Strided, ...], tensor: int) -> Box:
+def _whole(view: TensorView) -> Box:
     """All of a group, in a tensor's order."""
-    order = sorted(range(len(modes)), key=lambda m: abs(modes[m].strides[tensor]) or 1 << 62)
-    extents = tuple(s.extent for s in modes)
-    return Box.of_cuts(extents, {m: extents[m] for m in order}, order)
+    order = view.order()
+    return Box.of_cuts(view.extents, {m: view.extents[m] for m in order}, order)
 
 
 def _widest(box: Box, view: TensorView) -> int:
     """Widest access in elements along the index of a box."""
-    return vector_along(cut_modes(box), box.extents, view)
+    return view.vector(cut_modes(box))

@@ -34,7 +34,7 @@ def tensor_map(
     row: int = 0,
 ) -> TmaMap | None:
     """The map of one tensor of a plan, None where there is none; arguments as `layouts.tma_map.tma_map` takes them."""
-    operand = (plan.a, plan.b, plan.contraction.d, plan.contraction.c)[tensor]
+    operand = plan.operand(tensor)
     assert operand is not None
     made = tma_map(
         [s.extent for s in modes],

@@ -63,7 +63,7 @@ def widest_vector(plan: GemmPlan, tensor: int, dims: Sequence[TiledDim], row: in
 
     Where a vector must lie in one row of the tile in shared memory, that has `row` elements.
     """
-    operand = (plan.a, plan.b, plan.contraction.d)[tensor]
+    operand = plan.operand(tensor)
     assert operand is not None
     size = itemsize(operand.dtype)
     along = run_of(dims, size, in_rows=row is not None)
@@ -98,7 +98,7 @@ def row_vector(plan: GemmPlan, tensor: int, dims: Sequence[TiledDim], rows: int,
 
     The tile has `rows` (M or N) and `depth`, padding included.
     """
-    operand = plan.a if tensor == A else plan.b
+    operand = plan.operand(tensor)
     assert operand is not None
     size = itemsize(operand.dtype)
     if not dims or dims[0].group == "l" or dims[0].prefix != 1:

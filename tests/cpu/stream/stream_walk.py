@@ -15,12 +15,12 @@ import numpy as np
 
 from gett.codegen.common import element_strides
 from gett.codegen.index import Function, ParamTable
-from gett.codegen.stream import stream_index, vectors_of_step
+from gett.codegen.stream import image_is_whole, stream_index, vectors_of_step
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.search.stream_boxes import swizzled
 from gett.schedule.spec.mainloop import StreamLoad, StreamMap, StreamSum
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.stream_views import image_is_whole, image_places, output_modes, output_views
+from gett.schedule.spec.stream_views import output_modes, output_views
 from tests.cpu.walk import each
 
 Offsets = tuple[int, ...]
@@ -98,7 +98,7 @@ class StreamWalk:
             assert offset(first) - offset(before) == function.evaluate()[""]
         for name in self.index.images:
             view = output_views(self.plan)[TENSOR[name]]
-            further = rows * image_places(box, view)[box.tiled[-1][0]]
+            further = rows * view.image(box)[box.tiled[-1][0]]
             for j in range(v):
                 assert self._image(name, first + j) - self._image(name, before + j) == further
 
@@ -137,7 +137,7 @@ class StreamWalk:
     def _is_whole(self, name: str) -> bool:
         """Whether vectors are read as such: else each element by itself."""
         box, view = self.schedule.tiling.m, output_views(self.plan)[TENSOR[name]]
-        return image_is_whole(box, image_places(box, view), self.loop.vector)
+        return image_is_whole(box, view.image(box), self.loop.vector)
 
     def _image(self, name: str, local: int) -> int:
         return self._value(self.index.images[name], "i", {}, local)
