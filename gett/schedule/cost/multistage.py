@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
@@ -25,15 +25,8 @@ from layouts.box import Box
 from layouts.modes import Strided
 from layouts.rates import SECTOR, run_cost
 
-
-@dataclass(frozen=True, slots=True)
-class _KTile:
-    """Clocks of one block: a k-tile's share of the units, its least latency, and what comes before the loop."""
-
-    busy: float
-    latency: float
-    start: float
-    bound: str
+KTile = tuple[float, float, float, str]
+"""Clocks of one block: a k-tile's share of the units, its least latency, what comes before the loop; what bounds it."""
 
 
 class MultistageCost:
@@ -68,7 +61,6 @@ class MultistageCost:
         cost_d = self._traffic(D, self.plan.m, t.m, t)
         read = self.read_a * cost_a + self.read_b * cost_b
         written = self.stored_d * cost_d + self.read_c * cost_d
-        k_tile = self._k_tile(s, cost_a, cost_b)
         tiles = t.tiles(self.plan.extent_l)
         splits = [1]
         if t.l is None and tiles < 2 * facts.sm_count and t.k.tiles >= 4:
@@ -79,18 +71,22 @@ class MultistageCost:
         registers = multistage_registers(t, s.multistage, self.size)
         shares = self.factors.registers, 1.0
         some, sure = (self._resident(registers, share, s.threads, s.smem.size) for share in shares)
-        per_sm = {k: sure if k > 1 and not s.multistage.tensor_cores else some for k in splits}
-        if _fills_registers(s):
-            per_sm = dict.fromkeys(splits, sure)
+        # Tensor cores on batches whose operands both pass through registers take those of the limits.
+        loop, k_tile = s.multistage, self._k_tile(s, cost_a, cost_b)
+        fills = loop.tensor_cores and t.l is not None and loop.a.through_registers and loop.b.through_registers
+        per_sm = {k: sure if fills or (k > 1 and not loop.tensor_cores) else some for k in splits}
         found = fastest(self._split(s, k, k_tile, per_sm[k], tiles, read, written) for k in splits)
         launch_us = self.device.launches.launch_us
-        of_kind: float = getattr(self.factors, self.factor_name(s.multistage))
+        of_kind: float = getattr(self.factors, self.factor_name(loop))
         return replace(found, us=launch_us + of_kind * (found.us * self._factor(s) - launch_us))
 
     def _factor(self, s: Schedule) -> float:
         """Factor on the time that the units, memory and the launch make, but for that of the kind of kernel."""
         t, loop, factors = s.tiling, s.multistage, self.factors
-        factor = factors.scattered if self._scatters(t) else 1.0
+        # Tiles of one batch may touch more sectors, for single elements of them, than L2 holds.
+        reads = {A: t.n.tiles, B: t.m.tiles, D: 1}
+        touched = sum(volume * reads[tensor] for tensor, volume in self.far.items())
+        factor = factors.scattered if t.l is None and touched * SECTOR > self.facts.l2_bytes else 1.0
         if loop.tensor_cores and self.size == 2 and t.k.tiles <= 2 and _single_elements(s):
             factor *= factors.short_products
         if not loop.tensor_cores and t.l is not None:
@@ -138,12 +134,6 @@ class MultistageCost:
         of_kind = min(factors.tensor_cores if self.tensor_cores else factors.multiply_adds, factors.elements)
         return (launch_us + of_kind * (us - launch_us)) * ROUNDED
 
-    def _scatters(self, t: Tiling) -> bool:
-        """Whether tiles of one batch touch more sectors, for single elements of them, than L2 holds."""
-        reads = {A: t.n.tiles, B: t.m.tiles, D: 1}
-        touched = sum(volume * reads[tensor] for tensor, volume in self.far.items())
-        return t.l is None and touched * SECTOR > self.facts.l2_bytes
-
     def _traffic(self, tensor: int, modes: tuple[Strided, ...], box: Box, t: Tiling) -> float:
         """Relative cost of a tensor's bytes, worked out once for boxes that many schedules share."""
         second = t.n if tensor == D else t.k
@@ -159,28 +149,24 @@ class MultistageCost:
         return self.traffic[key]
 
     def _split(
-        self, s: Schedule, split: int, k_tile: _KTile, per_sm: int, tiles: int, read: float, written: float
+        self, s: Schedule, split: int, k_tile: KTile, per_sm: int, tiles: int, read: float, written: float
     ) -> Estimate:
         """Time with K in `split` slices.
 
         `read` and `written` are bytes of A and B, and of D and C, as many as at copy speed would take as long.
         """
-        t, facts, device = s.tiling, self.facts, self.device
+        t, facts, device, (busy, latency, begin, bound) = s.tiling, self.facts, self.device, k_tile
         blocks, steps = tiles * split, -(-t.k.tiles // split)
         vector = 2 if split > 1 else s.epilogue.store.vector
         tail = t.m.size * t.n.size * t.batches / 32 * (self.tile.staged_clocks + 8 / vector)
         waves, left = divmod(blocks, facts.sm_count * per_sm)
         clocks = waves * (
-            steps * max(per_sm * k_tile.busy * self._waits(per_sm * s.threads), k_tile.latency)
-            + k_tile.start / per_sm
-            + per_sm * tail
+            steps * max(per_sm * busy * self._waits(per_sm * s.threads), latency) + begin / per_sm + per_sm * tail
         )
         if left:
             last = -(-left // facts.sm_count)
-            start = k_tile.start - (0.0 if waves or s.multistage.tensor_cores else self.tile.launched_clocks)
-            clocks += (
-                steps * max(last * k_tile.busy * self._waits(last * s.threads), k_tile.latency) + start + last * tail
-            )
+            start = begin - (0.0 if waves or s.multistage.tensor_cores else self.tile.launched_clocks)
+            clocks += steps * max(last * busy * self._waits(last * s.threads), latency) + start + last * tail
         if steps <= 2 and _single_elements(s):
             clocks *= 1.0 + self.tile.short_loop_warps / (per_sm * s.threads / 32)
         memory = self._memory_us(read, written if split == 1 else 0.0) / min(1.0, blocks / facts.sm_count)
@@ -189,12 +175,12 @@ class MultistageCost:
         if split > 1:
             passes = device.launches.reduce_l2_passes * blocks * t.shape[0] * t.shape[1] * 4 / device.l2.read_tbps
             reduce = device.launches.launch_us + (passes + written / device.memory.copy_tbps) * 1e-6
-        bound = "DRAM" if memory >= clocks / self.clocks_of_us else k_tile.bound
-        if steps * max(k_tile.busy, k_tile.latency) < k_tile.start + tail or reduce > main:
+        bound = "DRAM" if memory >= clocks / self.clocks_of_us else bound
+        if steps * max(busy, latency) < begin + tail or reduce > main:
             bound = "latency"
         return Estimate(device.launches.launch_us + main + reduce, bound, split)
 
-    def _k_tile(self, s: Schedule, cost_a: float, cost_b: float) -> _KTile:
+    def _k_tile(self, s: Schedule, cost_a: float, cost_b: float) -> KTile:
         t, loop, rates, tile = s.tiling, s.multistage, self.rates, self.tile
         math_clocks, fragments, products = self._arithmetic(t.shape, loop.warps, s.threads, t.batches)
         moved = issued = stored = fetched = accesses = 0.0
@@ -219,7 +205,7 @@ class MultistageCost:
         if moved:
             latency = max(latency, tile.copy_latency_clocks / (loop.stages - 1))
         bound = "latency" if latency > busy else max(units, key=lambda name: units[name])
-        return _KTile(busy, latency, tile.block_clocks + accesses / 32 * 5, bound)
+        return busy, latency, tile.block_clocks + accesses / 32 * 5, bound
 
     def _units(
         self, math_clocks: float, fragments: float, products: float, loads: float, issued: float, fetched: float
@@ -279,12 +265,6 @@ class MultistageCost:
         if main < least:  # nothing is faster than a copy, but what would be is likely to be the faster of two
             main += self.factors.copied * (least - main)
         return main
-
-
-def _fills_registers(s: Schedule) -> bool:
-    """Whether a kernel takes the registers of the limits: tensor cores on batches whose operands both pass through."""
-    loop = s.multistage
-    return loop.tensor_cores and s.tiling.l is not None and loop.a.through_registers and loop.b.through_registers
 
 
 def _single_elements(s: Schedule) -> bool:

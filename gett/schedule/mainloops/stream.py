@@ -202,10 +202,7 @@ LIMITS = (common.grid, common.shared_memory)
 """What a search runs into."""
 
 _READ = (kind, common.groups, common.parts, operands, common.source, common.threads)
-_SHARED = (
-    *(common.modes, common.split, common.workspace, walks, staging, vectors, shared),
-    *LIMITS,
-)
+_SHARED = (*(common.modes, common.split, common.workspace, walks, staging, vectors, shared), *LIMITS)
 
 MAP_RULES = (*_READ, counts, block, *_SHARED)
 """All conditions of maps."""
@@ -224,8 +221,5 @@ STREAM_MAP = MainloopKind(words="each element of D is one product", rules=MAP_RU
 STREAM_SUM = MainloopKind(words="sums of what is read once", rules=SUM_RULES, smem=smem)
 
 STREAM_MATRIX = MainloopKind(
-    words="a large operand, read once, times a small matrix",
-    rules=MATRIX_RULES,
-    smem=smem,
-    products=multiply_adds,
+    words="a large operand, read once, times a small matrix", rules=MATRIX_RULES, smem=smem, products=multiply_adds
 )

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from gett.ir.gemm import GemmPlan
-from gett.schedule.mainloops import (
-    dmma_tma,
-    multistage,
-    stream,
-    wgmma_rs,
-    wgmma_split,
-    wgmma_ss,
-    wgmma_tf32,
-)
+from gett.schedule.mainloops import dmma_tma, multistage, stream, wgmma_rs, wgmma_split, wgmma_ss, wgmma_tf32
 from gett.schedule.mainloops.hopper import HopperKind
 from gett.schedule.mainloops.kind import MainloopKind
 from gett.schedule.spec import mainloop

@@ -16,17 +16,7 @@ from gett.ir.contraction import Operand
 from gett.ir.gemm import itemsize
 from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.rules.smem_places import coordinates, copied_places, wgmma_places
-from gett.schedule.spec.hopper_needs import (
-    ACCUMULATORS,
-    ARCHS,
-    MOST_STAGES,
-    MOST_STAGES_OF_ONE,
-    multiplied,
-    planes,
-    shared_dimension,
-    up,
-    valid_k,
-)
+from gett.schedule.spec import hopper_needs as needs
 from gett.schedule.spec.loader import Repeats, Stationary
 from layouts.domains import MOST
 from layouts.modes import Strided
@@ -40,14 +30,14 @@ ORDERED = 256  # most clusters whose first tiles a table of bytes has
 
 def hopper(x: Lowered) -> Reasons:
     """The architecture has tensor maps, clusters and wgmma as Hopper has them."""
-    if x.facts.arch not in ARCHS:
-        yield f"{x.facts.arch} has not, {ARCHS[0]} has"
+    if x.facts.arch not in needs.ARCHS:
+        yield f"{x.facts.arch} has not, {needs.ARCHS[0]} has"
 
 
 def whole_operands(x: Lowered, source: str) -> Reasons:
     """Why wgmma does not multiply operands as they come; `source` is where it reads them, `"ss"` or `"rs"`."""
-    dtype, loop, tensor = x.plan.contraction.dtype, x.s.hopper, multiplied(x.plan)
-    if planes(x.plan) is not None:
+    dtype, loop, tensor = x.plan.contraction.dtype, x.s.hopper, needs.multiplied(x.plan)
+    if needs.planes(x.plan) is not None:
         yield f"{dtype} at precision {x.plan.contraction.precision} by a {type(loop).__name__}"
     elif tensor is None:
         yield f"wgmma does not multiply {dtype} of {data_type(dtype).bytes} bytes as it is"
@@ -107,15 +97,15 @@ def block(x: Lowered) -> Reasons:
     """A block is whole instructions: rows of all warpgroups, columns and depth of the boxes; products fit registers."""
     loop, atom, (m, n, k) = x.s.hopper, x.atom, x.s.tiling.shape
     rows = atom.m * loop.mma_m * (1 if loop.ping_pong else loop.warpgroups)
-    columns, deep = up(x.s.tiling.n.size, atom.n), up(x.s.tiling.k.size, atom.k)
+    columns, deep = needs.up(x.s.tiling.n.size, atom.n), needs.up(x.s.tiling.k.size, atom.k)
     if m != rows:
         yield f"block_m = {m}, but {loop.warpgroups} warpgroups of {loop.mma_m} MMA atoms of {atom.m} rows make {rows}"
     if n != columns or n > atom.most_n:
         yield f"block_n = {n}: box_n needs {columns}, a multiple of {atom.n} up to {atom.most_n}"
     if k != deep:
         yield f"block_k = {k}: box_k needs {deep}, a multiple of {atom.k}"
-    if loop.mma_m * n // 2 > ACCUMULATORS:
-        yield f"{loop.mma_m * n // 2} registers a thread for its products, the limit is {ACCUMULATORS}"
+    if loop.mma_m * n // 2 > needs.ACCUMULATORS:
+        yield f"{loop.mma_m * n // 2} registers a thread for its products, the limit is {needs.ACCUMULATORS}"
 
 
 def stages(x: Lowered) -> Reasons:
@@ -123,7 +113,7 @@ def stages(x: Lowered) -> Reasons:
     loop = x.s.hopper
     # Transposed k-tiles are deep; each is multiplied while the next one is still in the warps' buffers.
     least = 1 if loop.a.transform else 2
-    most = MOST_STAGES_OF_ONE if loop.slabs_of_b or loop.keeps else MOST_STAGES
+    most = needs.MOST_STAGES_OF_ONE if loop.slabs_of_b or loop.keeps else needs.MOST_STAGES
     if not least <= loop.stages <= most:
         yield f"{loop.stages}, a pipeline has {least} to {most}"
 
@@ -238,7 +228,7 @@ def k_residue(x: Lowered) -> Reasons:
     if gathered := [o.name for o in x.operands if o.loader.by_warps]:
         yield f"k-tiles of {box.size} k in blocks of {block_k}, operands {gathered} are gathered"
     for o, load in x.by_map:
-        if (written := valid_k(load, len(x.plan.k))) != box.size:
+        if (written := needs.valid_k(load, len(x.plan.k))) != box.size:
             yield f"copies of operand {o.name} write {written} k of {box.size}"
         if load.major == "k" and (box.size * x.size % CHUNK or block_k * x.size > load.map.swizzle_bytes):
             yield f"rows of {box.size * x.size} bytes of operand {o.name}, a swizzled row has {load.map.swizzle_bytes}"
@@ -255,7 +245,7 @@ def cluster(x: Lowered) -> Reasons:
         blocks = x.s.cluster[1] if o.name == "A" else x.s.cluster[0]
         if load.blocks != blocks:
             yield f"{load.blocks} blocks share operand {o.name}, {blocks} of a cluster need the same tile"
-        elif load.divided is not None and load.divided != shared_dimension(load.map, blocks):
+        elif load.divided is not None and load.divided != needs.shared_dimension(load.map, blocks):
             yield f"dimension {load.divided} of {load.map.box} of operand {o.name} cannot be shared by {blocks}"
 
 

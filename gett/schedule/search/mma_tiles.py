@@ -95,18 +95,12 @@ def _warps(m: int, n: int, tensor_cores: bool, accumulator: int) -> tuple[int, i
     return best[1] if best else None
 
 
-def with_more_warps(tile: MmaTile, tensor_cores: bool) -> MmaTile | None:
-    """The tile with as many warps as it can have, or None where it has them."""
-    if tile.batches > 1:
-        return None
-    wm, wn = _most_warps(*tile.shape[:2], tensor_cores)
-    return MmaTile(tile.shape, (wm, wn)) if wm * wn > tile.warps[0] * tile.warps[1] else None
-
-
 @lru_cache(maxsize=1024)
-def _most_warps(m: int, n: int, tensor_cores: bool) -> tuple[int, int]:
-    """The most warps, near a square, which reads the least shared memory."""
-    return max(_warp_grids(m, n, tensor_cores), key=lambda w: (w[0] * w[1], -(m // w[0] + n // w[1]), w))
+def with_more_warps(tile: MmaTile, tensor_cores: bool) -> MmaTile | None:
+    """The tile with the most warps, near a square, which reads the least shared memory; None where it has as many."""
+    (m, n, _), had = tile.shape, tile.warps[0] * tile.warps[1]
+    most = max(_warp_grids(m, n, tensor_cores), key=lambda w: (w[0] * w[1], -(m // w[0] + n // w[1]), w))
+    return MmaTile(tile.shape, most) if tile.batches == 1 and most[0] * most[1] > had else None
 
 
 def fallback_tiles(plan: GemmPlan, tensor_cores: bool) -> list[MmaTile]:
@@ -127,7 +121,11 @@ def batched_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
     if not units:
         return
     sides_m, sides_n = BATCHED_SIDES[tensor_cores]
-    depths = _batched_depths(plan, tensor_cores)
+    depths = _depths(size, tensor_cores)
+    if tensor_cores:
+        mma = tensor_type(c.dtype).mma
+        assert mma is not None
+        depths = tuple(sorted({min(d * mma.k, -(-plan.extent_k // mma.k) * mma.k) for d in (1, 2, 3, 4)}))
     most = 128 * WARPS * 32 * 2 // max(size, 2)  # 128 accumulators a thread
     for count in (8, 16, 32):
         if count // 2 >= plan.extent_l and count != 8:
@@ -138,15 +136,6 @@ def batched_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
             for n in _up_to(plan.extent_n, sides_n):
                 if count * m * n <= most:
                     yield from (MmaTile((m, n, k), (1, 1), count) for k in depths)
-
-
-def _batched_depths(plan: GemmPlan, tensor_cores: bool) -> list[int]:
-    c = plan.contraction
-    if not tensor_cores:
-        return list(_depths(itemsize(c.dtype), tensor_cores))
-    mma = tensor_type(c.dtype).mma
-    assert mma is not None
-    return sorted({min(d * mma.k, -(-plan.extent_k // mma.k) * mma.k) for d in (1, 2, 3, 4)})
 
 
 def _up_to(extent: int, sides: tuple[int, ...]) -> list[int]:

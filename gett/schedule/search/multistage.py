@@ -13,18 +13,10 @@ from gett.schedule.cost.estimate import Estimate, bounded_split, traffic_us
 from gett.schedule.cost.multistage import MultistageCost
 from gett.schedule.mainloops.multistage import LIMITS, multistage_smem
 from gett.schedule.rules.rule import first_broken
+from gett.schedule.search import mma_tiles as tiles
 from gett.schedule.search.base import Later, Search
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
 from gett.schedule.search.loaders import operand_loader
-from gett.schedule.search.mma_tiles import (
-    MmaTile,
-    batch_warps,
-    batched_tiles,
-    fallback_tiles,
-    mma_tiles,
-    stage_count,
-    with_more_warps,
-)
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
@@ -81,18 +73,18 @@ class MultistageSearch(Search[Schedule]):
     def _tiles(self) -> list[Later[Schedule]]:
         """The schedules of each tile, and of the same with more warps, when they may be among the best."""
         found = []
-        for enumerate_tiles in (fallback_tiles,) if self.fallback else (mma_tiles, batched_tiles):
+        for enumerate_tiles in (tiles.fallback_tiles,) if self.fallback else (tiles.mma_tiles, tiles.batched_tiles):
             for tile in enumerate_tiles(self.plan, self.tensor_cores):
-                more = None if self.fallback else with_more_warps(tile, self.tensor_cores)
+                more = None if self.fallback else tiles.with_more_warps(tile, self.tensor_cores)
                 bounds = (self._least_us(x) for x in (tile, more) if x is not None)
                 found.append(Later(min(bounds), partial(self._with_more_warps, tile, more)))
         return found
 
-    def _least_us(self, tile: MmaTile) -> float:
+    def _least_us(self, tile: tiles.MmaTile) -> float:
         """A bound of the estimates of a tile's schedules."""
         return self.cost.least_us(tile.shape, tile.warps, tile.threads, tile.batches)
 
-    def _with_more_warps(self, tile: MmaTile, more: MmaTile | None) -> Iterator[Schedule]:
+    def _with_more_warps(self, tile: tiles.MmaTile, more: tiles.MmaTile | None) -> Iterator[Schedule]:
         """Those of a tile; what goes through registers wants more threads, few tiles more of them to hide latency."""
         made = self._schedules(tile)
         yield from made
@@ -108,16 +100,16 @@ class MultistageSearch(Search[Schedule]):
     def lower(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
         """The schedule with its split."""
         t, loop = choice.tiling, choice.multistage
-        tiles = t.tiles(self.plan.extent_l)
+        count = t.tiles(self.plan.extent_l)
         partial_bytes = t.shape[0] * t.shape[1] * self.cost.type.accumulator_bytes
         limit = self.facts.workspace_limit
-        split, workspace = bounded_split(estimate.split_k, partial_bytes, tiles, t.k.tiles, limit)
+        split, workspace = bounded_split(estimate.split_k, partial_bytes, count, t.k.tiles, limit)
         smem = multistage_smem(self.plan, t, loop.a, loop.b, loop.k_table).plan(loop.stages, split > 1)
         m, n, k = t.shape
         useful = t.m.efficiency(m) * t.n.efficiency(n)
         reasons = [f"{m} x {n} x {k} tiles", f"{useful:.0%} of them useful"]
         if split > 1:
-            reasons.append(f"K in {split} slices because {tiles} tiles leave SMs idle")
+            reasons.append(f"K in {split} slices because {count} tiles leave SMs idle")
         if loop.k_table:
             reasons.append("K flattened through an offset table")
         return [
@@ -130,7 +122,7 @@ class MultistageSearch(Search[Schedule]):
             )
         ]
 
-    def _schedules(self, tile: MmaTile) -> list[Schedule]:
+    def _schedules(self, tile: tiles.MmaTile) -> list[Schedule]:
         """Those of one tile that break no limit: one for each combination of boxes."""
         m, n, k = tile.shape
         box_l = self._group_boxes("l", tile.batches)[0] if tile.batches > 1 else None
@@ -142,18 +134,18 @@ class MultistageSearch(Search[Schedule]):
         )
         return [made for t in tilings if (made := self._schedule(tile, t)) is not None]
 
-    def _schedule(self, tile: MmaTile, t: Tiling) -> Schedule | None:
+    def _schedule(self, tile: tiles.MmaTile, t: Tiling) -> Schedule | None:
         """That of a tile's boxes, None where it breaks a limit."""
         plan, facts = self.plan, self.facts
         a, b = self._loader(A, t, t.m), self._loader(B, t, t.n)
         smem = multistage_smem(plan, t, a, b, t.k.flattens)
-        stages = stage_count(facts, smem, t.k.tiles, not (a.through_registers and b.through_registers))
+        stages = tiles.stage_count(facts, smem, t.k.tiles, not (a.through_registers and b.through_registers))
         if stages < 2:
             pair = smem.stage + smem.k_slot
             limit = f"({facts.smem_per_block} bytes on {facts.arch})"
             self.refusal = f"two stages of {pair} bytes exceed the shared memory of a block {limit}"
             return None
-        warps = batch_warps(t.batches) if t.l is not None else 1
+        warps = tiles.batch_warps(t.batches) if t.l is not None else 1
         made = Schedule(
             arch=facts.arch,
             tiling=t,
