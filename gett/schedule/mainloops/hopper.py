@@ -82,13 +82,7 @@ def laid_out(
 
 
 def hopper_rules(types: Rule, own: tuple[Rule, ...], *warps: Rule) -> tuple[Rule, ...]:
-    """All conditions of a main loop.
-
-    Args:
-        types: Which operands it multiplies.
-        own: What registers hold, how operands travel, and all that it alone asks.
-        *warps: What it asks of warpgroups, where it has a choice of them.
-    """
+    """All conditions of a main loop: those of its operands' types, its own, of warpgroups where it has a choice."""
     return (
         *(hopper.hopper, types, common.product, common.groups, common.extents, hopper.scheduler, *warps),
         *(hopper.batches_together, hopper.stream_k, hopper.mma_tiles, hopper.block, common.boxes, hopper.stages),

@@ -15,11 +15,10 @@ from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops import hopper
 from gett.schedule.mainloops.kind import Constants
 from gett.schedule.rules.hopper import mapped_modes, whole_operands, wrong_map
-from gett.schedule.rules.rule import HopperOperand, Lowered, Reasons
+from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.rules.smem_places import coordinates, copied_places, swizzled
 from gett.schedule.spec.epilogue import Store
 from gett.schedule.spec.hopper_needs import ACCUMULATORS, up
-from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 
@@ -83,46 +82,36 @@ def rs_cluster(x: Lowered) -> Reasons:
             yield f"operand {o.name} is multicast to {load.blocks} blocks; the main loop shares it by itself"
 
 
-def _parts(x: Lowered) -> list[tuple[HopperOperand, Tma, tuple[int, int], tuple[int, int], int, int]]:
-    """Of A and B: operand, copies, (mode, elements) of the unit and of the other mode, that mode's whole, its place."""
-    loop, (a, b) = x.s.loop(WgmmaRS), x.operands
-    depth, width = depth_width(loop, x.s.tiling)
-    first_a, first_b = len(a.batch) + len(a.free), len(b.batch) + len(b.free)
-    half = width // x.s.cluster[1]
-    return [
-        (a, loop.a, (first_a + loop.unit_a, depth), (first_a + loop.unit_b, half), width, loop.unit_b),
-        (b, loop.b, (first_b + loop.unit_b, width), (first_b + loop.unit_a, 1), depth, loop.unit_a),
-    ]
-
-
 def rs_copies(x: Lowered) -> Reasons:
-    """A k-tile of A in 8 copies at most, a slab of B in one, by the hardware's map, come to where warps read them."""
-    for o, load, unit, other, _, _ in _parts(x):
-        yield from wrong_map(o.name, load.map, o.operand, o.tensor, o.modes, load.repeats)
-        if load.copies > (most := COPIES if o.name == "A" else 1):
+    """A k-tile of A in 8 copies at most, a slab of B in one, come to where warps read them; past K's end are zeros."""
+    loop, (a, b), (depth, width) = x.s.loop(WgmmaRS), x.operands, depth_width(x.s.loop(WgmmaRS), x.s.tiling)
+    half = width // x.s.cluster[1]
+    # Most copies, mode along the rows and its elements, those of the other mode in a copy and in a k-tile.
+    for o, load, most, unit, row, other, part, whole in (
+        (a, loop.a, COPIES, loop.unit_a, depth, loop.unit_b, half, width),
+        (b, loop.b, 1, loop.unit_b, width, loop.unit_a, 1, depth),
+    ):
+        made, first = load.map, len(o.batch) + len(o.free)
+        yield from wrong_map(o.name, made, o.operand, o.tensor, o.modes, load.repeats)
+        if load.copies > most:
             yield f"{load.copies} of operand {o.name}, the most are {most}"
         if load.run or (load.pitch and not load.repeats):
             yield f"{load.run} rows an atom of operand {o.name}, {load.copies} copies {load.pitch} bytes apart"
-        dims = [unit, other, *o.free_dims]
+        dims = [(first + unit, row), (first + other, part), *o.free_dims]
         count = math.prod(n for _, n in dims)
-        fits = load.bytes == count * x.size and load.map.swizzle_bytes == unit[1] * x.size
+        fits = load.bytes == count * x.size and made.swizzle_bytes == row * x.size
         found = copied_places(load, coordinates(dims)) if fits else None
         if found is None:
-            held = f"{load.copies} of {load.map.box} in rows of {load.map.swizzle_bytes} bytes"
-            yield f"{held} are not the {count} elements of operand {o.name}, {unit[1] * x.size} bytes a row"
-        elif misplaced := np.count_nonzero(found != swizzled(load.map.swizzle_bytes, np.arange(count) * x.size)):
+            held = f"{load.copies} of {made.box} in rows of {made.swizzle_bytes} bytes"
+            yield f"{held} are not the {count} elements of operand {o.name}, {row * x.size} bytes a row"
+        elif misplaced := np.count_nonzero(found != swizzled(made.swizzle_bytes, np.arange(count) * x.size)):
             yield f"{misplaced} of {count} elements of operand {o.name} are not where warps read"
-
-
-def zeros(x: Lowered) -> Reasons:
-    """Slabs past the end of K are zeros."""
-    for o, load, _, other, whole, mode in _parts(x):
-        step, extent = load.map.modes[other[0]], x.plan.k[mode].extent
-        slower = [m.weight for i, m in enumerate(load.map.modes) if m.dim == step.dim and m.weight and i != other[0]]
+        step, extent = made.modes[first + other], x.plan.k[other].extent
+        slower = [m.weight for i, m in enumerate(made.modes) if m.dim == step.dim and m.weight and i != first + other]
         if step.weight <= 0:
-            yield f"operand {o.name} takes a step of {step.weight} along mode {mode} of K"
-        if whole != other[1] and extent % whole and any(w < 0 or w >= step.weight for w in slower):
-            yield f"extent {extent} of mode {mode} ends in a tile of {whole}; operand {o.name} reads on past it"
+            yield f"operand {o.name} takes a step of {step.weight} along mode {other} of K"
+        if whole != part and extent % whole and any(w < 0 or w >= step.weight for w in slower):
+            yield f"extent {extent} of mode {other} ends in a tile of {whole}; operand {o.name} reads on past it"
 
 
 def columns(x: Lowered) -> Reasons:
@@ -177,7 +166,7 @@ def loader_traits(plan: GemmPlan, s: Schedule) -> tuple[Constants, Constants]:
     )
 
 
-_OWN_RULES = (columns, mapped_modes, units, k_tile, rs_cluster, rs_copies, zeros, per_warpgroup, sharing_a)
+_OWN_RULES = (columns, mapped_modes, units, k_tile, rs_cluster, rs_copies, per_warpgroup, sharing_a)
 
 WGMMA_RS = hopper.HopperKind(
     words="wgmma, A in registers, operands along two contracted modes",

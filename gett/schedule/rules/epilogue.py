@@ -22,34 +22,32 @@ from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
 ATOM_M, MATRIX = 64, 8  # rows of an MMA atom; rows and columns of a matrix that `stmatrix` stores
-VECTORS = (2, 4, 8)
 LONGEST_ROW = 256  # elements of a row of D that a warp stores at once, a chunk of 16 bytes a lane
-WORDS = {"pair_n": 2, "one": 1}  # elements of whole registers that a copy writes at once
+VECTORS: dict[str, tuple[int, ...]] = {"stsm": (MATRIX,), "stsm_t": (MATRIX,), "vec_n": (2, 4, 8), "vec_m": (2, 4, 8)}
+"""Elements of 16-bit floats that a copy may write at once."""
+WORDS: dict[str, tuple[int, ...]] = {"pair_n": (2,), "one": (1,), "vec_n": (2, 4)}
+"""The same of elements of 32 bits, and of float64 in whole registers."""
 
 
 def copy_kind(x: Lowered) -> Reasons:
     """Vectors and matrices of 16-bit elements, words and float64 are staged for tensor maps, other elements dense."""
-    store, d = x.s.epilogue.store, x.plan.contraction.d
+    store, d = x.s.epilogue.store, data_type(x.plan.contraction.d.dtype)
     if store.stage is None:
         return
-    copy, dense = store.stage.copy, store.stage.swizzle_bytes == CHUNK and store.stage.copy.rows == ATOM_M
+    copy = store.stage.copy
     if copy.kind == "scalar":
-        if not dense or copy.vector > 1:
+        if store.stage.swizzle_bytes != CHUNK or copy.rows != ATOM_M or copy.vector > 1:
             yield f"{copy.vector} elements go to dense places, not to a swizzle of {store.stage.swizzle_bytes} bytes"
         return
     if store.map is None:
         yield f"{copy.kind} of {copy.vector} elements belongs to a store by tensor map"
-    if copy.kind in WORDS:
-        whole = x.size_d == WORD or (data_type(d.dtype).doubled and copy.vector * x.size_d <= CHUNK)
-        if not whole or copy.vector != WORDS[copy.kind]:
-            yield f"{copy.kind} of {copy.vector} elements of {x.size_d} bytes, {WORDS[copy.kind]} of {WORD} are written"
-        return
-    if copy.kind == "vec_n" and x.size_d == WORD and copy.vector in VECTORS and copy.vector * WORD <= CHUNK:
-        return
-    if not data_type(d.dtype).stmatrix or data_type(d.dtype).tensor is None:
-        yield f"{copy.kind} takes 16-bit floats, {d.dtype} has {x.size_d} bytes"
-    if copy.vector not in VECTORS or (copy.kind.startswith("stsm") and copy.vector != MATRIX):
-        yield f"{copy.kind} of {copy.vector} elements, vectors have {VECTORS}"
+    if d.stmatrix and d.tensor is not None:
+        allowed = VECTORS.get(copy.kind, ())
+    else:
+        words = x.size_d == WORD or (d.doubled and copy.kind != "vec_n" and copy.vector * x.size_d <= CHUNK)
+        allowed = WORDS.get(copy.kind, ()) if words else ()
+    if copy.vector not in allowed:
+        yield f"{copy.kind} of {copy.vector} elements of {d.name}, which has {x.size_d} bytes; it writes {allowed}"
 
 
 def rows_apart(x: Lowered) -> Reasons:

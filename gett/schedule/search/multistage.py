@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
 
 from gett.hw.archs import ArchFacts
-from gett.hw.dtypes import tensor_type
-from gett.ir.gemm import A, B, D, GemmPlan
+from gett.hw.dtypes import data_type, tensor_type
+from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate, bounded_split, traffic_us
 from gett.schedule.cost.multistage import MultistageCost
-from gett.schedule.mainloops.multistage import LIMITS, multistage_smem
+from gett.schedule.mainloops.multistage import LIMITS, MultistageSmem, multistage_smem, smem, warp_step
 from gett.schedule.rules.rule import first_broken
-from gett.schedule.search import mma_tiles as tiles
 from gett.schedule.search.base import Later, Search
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
 from gett.schedule.search.loaders import operand_loader
@@ -24,18 +23,33 @@ from gett.schedule.spec.schedule import Forecast, OneTile, Schedule, Tiling
 from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
+from layouts.rates import SECTOR
+
+WARPS = 8  # most warps of a block
+SIDES = (32, 64, 128, 256)  # of tiles that are tried for any extent
+BATCHED_SIDES = {True: ((16, 32, 64), (8, 16, 32, 64)), False: ((4, 8, 12, 16, 24, 32, 64), (8, 16, 24, 32, 64))}
+"""Rows and columns of a batch in a block, by whether tensor cores multiply."""
+
+
+@dataclass(frozen=True, slots=True)
+class MmaTile:
+    """Block sizes of M, N and K in elements, warps along M and N, and batches that a block makes."""
+
+    shape: tuple[int, int, int]
+    warps: tuple[int, int]
+    batches: int = 1
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return 32 * self.warps[0] * self.warps[1] * (batch_warps(self.batches) if self.batches > 1 else 1)
 
 
 class MultistageSearch(Search[Schedule]):
-    """What may be tried for one plan; a choice is a schedule without a split of K.
+    """What may be tried for one plan, a matrix product; a choice is a schedule without a split of K.
 
-    Args:
-        plan: What to run, a matrix product.
-        facts: Of the GPU.
-        fallback: Whether only tiles that meet the limits of a thread whatever the strides are shall be tried.
-
-    Attributes:
-        refusal: Why the last tile was refused, "" where none was.
+    As a `fallback` it tries only tiles that meet the limits of a thread whatever the strides are. `refusal` says why
+    the last tile was refused, "" where none was.
     """
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, *, fallback: bool = False) -> None:
@@ -73,18 +87,18 @@ class MultistageSearch(Search[Schedule]):
     def _tiles(self) -> list[Later[Schedule]]:
         """The schedules of each tile, and of the same with more warps, when they may be among the best."""
         found = []
-        for enumerate_tiles in (tiles.fallback_tiles,) if self.fallback else (tiles.mma_tiles, tiles.batched_tiles):
+        for enumerate_tiles in (fallback_tiles,) if self.fallback else (mma_tiles, batched_tiles):
             for tile in enumerate_tiles(self.plan, self.tensor_cores):
-                more = None if self.fallback else tiles.with_more_warps(tile, self.tensor_cores)
+                more = None if self.fallback else with_more_warps(tile, self.tensor_cores)
                 bounds = (self._least_us(x) for x in (tile, more) if x is not None)
                 found.append(Later(min(bounds), partial(self._with_more_warps, tile, more)))
         return found
 
-    def _least_us(self, tile: tiles.MmaTile) -> float:
+    def _least_us(self, tile: MmaTile) -> float:
         """A bound of the estimates of a tile's schedules."""
         return self.cost.least_us(tile.shape, tile.warps, tile.threads, tile.batches)
 
-    def _with_more_warps(self, tile: tiles.MmaTile, more: tiles.MmaTile | None) -> Iterator[Schedule]:
+    def _with_more_warps(self, tile: MmaTile, more: MmaTile | None) -> Iterator[Schedule]:
         """Those of a tile; what goes through registers wants more threads, few tiles more of them to hide latency."""
         made = self._schedules(tile)
         yield from made
@@ -104,25 +118,17 @@ class MultistageSearch(Search[Schedule]):
         partial_bytes = t.shape[0] * t.shape[1] * self.cost.type.accumulator_bytes
         limit = self.facts.workspace_limit
         split, workspace = bounded_split(estimate.split_k, partial_bytes, count, t.k.tiles, limit)
-        smem = multistage_smem(self.plan, t, loop.a, loop.b, loop.k_table).plan(loop.stages, split > 1)
-        m, n, k = t.shape
-        useful = t.m.efficiency(m) * t.n.efficiency(n)
+        (m, n, k), useful = t.shape, t.m.efficiency(t.shape[0]) * t.n.efficiency(t.shape[1])
         reasons = [f"{m} x {n} x {k} tiles", f"{useful:.0%} of them useful"]
         if split > 1:
             reasons.append(f"K in {split} slices because {count} tiles leave SMs idle")
         if loop.k_table:
             reasons.append("K flattened through an offset table")
-        return [
-            replace(
-                choice,
-                scheduler=OneTile(choice.scheduler.group_m, split),
-                smem=smem,
-                workspace_bytes=workspace,
-                forecast=Forecast(estimate.us, estimate.bound, ", ".join(reasons)),
-            )
-        ]
+        forecast = Forecast(estimate.us, estimate.bound, ", ".join(reasons))
+        made = replace(choice, scheduler=OneTile(choice.scheduler.group_m, split), workspace_bytes=workspace)
+        return [replace(made, smem=smem(made, self.plan), forecast=forecast)]
 
-    def _schedules(self, tile: tiles.MmaTile) -> list[Schedule]:
+    def _schedules(self, tile: MmaTile) -> list[Schedule]:
         """Those of one tile that break no limit: one for each combination of boxes."""
         m, n, k = tile.shape
         box_l = self._group_boxes("l", tile.batches)[0] if tile.batches > 1 else None
@@ -134,18 +140,18 @@ class MultistageSearch(Search[Schedule]):
         )
         return [made for t in tilings if (made := self._schedule(tile, t)) is not None]
 
-    def _schedule(self, tile: tiles.MmaTile, t: Tiling) -> Schedule | None:
+    def _schedule(self, tile: MmaTile, t: Tiling) -> Schedule | None:
         """That of a tile's boxes, None where it breaks a limit."""
         plan, facts = self.plan, self.facts
         a, b = self._loader(A, t, t.m), self._loader(B, t, t.n)
-        smem = multistage_smem(plan, t, a, b, t.k.flattens)
-        stages = tiles.stage_count(facts, smem, t.k.tiles, not (a.through_registers and b.through_registers))
+        parts = multistage_smem(plan, t, a, b, t.k.flattens)
+        stages = stage_count(facts, parts, t.k.tiles, not (a.through_registers and b.through_registers))
         if stages < 2:
-            pair = smem.stage + smem.k_slot
+            pair = parts.stage + parts.k_slot
             limit = f"({facts.smem_per_block} bytes on {facts.arch})"
             self.refusal = f"two stages of {pair} bytes exceed the shared memory of a block {limit}"
             return None
-        warps = tiles.batch_warps(t.batches) if t.l is not None else 1
+        warps = batch_warps(t.batches) if t.l is not None else 1
         made = Schedule(
             arch=facts.arch,
             tiling=t,
@@ -156,7 +162,7 @@ class MultistageSearch(Search[Schedule]):
             ),
             # Tiles of M are visited together near a square of what runs at once, all of M where it is short.
             scheduler=OneTile(max(1, min(8, t.m.tiles)) if t.n.tiles > 1 else 1),
-            smem=smem.plan(stages),
+            smem=parts.plan(stages),
         )
         if (broken := first_broken(LIMITS, made, plan, facts)) is not None:
             self.refusal = broken.reason
@@ -191,3 +197,130 @@ class MultistageSearch(Search[Schedule]):
             weights.append(Weight(strides, self.plan.size(t), self.time[t], t == D, partners))
         units = (unit_mode(modes, t, self.plan.size(t)) for t in leaders)
         return tuple(s.extent for s in modes), weights, next((u for u in units if u is not None), None)
+
+
+def mma_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
+    """Tiles of one batch worth considering for the extents at hand."""
+    dtype = data_type(plan.contraction.dtype)
+    accumulator = dtype.accumulator_bytes
+    depths = _depths(dtype.bytes, tensor_cores)
+    most = 128 * 128 * 4 // accumulator
+    if tensor_cores:
+        most = 128 * 256 if accumulator == 4 else 128 * 128
+    for m in _sides(plan.extent_m, 16, tensor_cores):
+        for n in _sides(plan.extent_n, 8, tensor_cores):
+            warps = _warps(m, n, tensor_cores, accumulator) if m * n <= most else None
+            if warps is not None:
+                for k in depths if plan.extent_k > depths[0] else depths[:1]:
+                    yield MmaTile((m, n, k), warps)
+
+
+def _depths(size: int, tensor_cores: bool) -> tuple[int, ...]:
+    """K of a tile that is tried, for elements of `size` bytes."""
+    if tensor_cores:
+        return 64 // size, 128 // size
+    return {1: (16, 32), 2: (16, 32), 4: (8, 16), 8: (8,), 16: (4,)}[size]
+
+
+def _sides(extent: int, step: int, tensor_cores: bool) -> list[int]:
+    """Usual sides that are not twice too long, and the one that fits a short group.
+
+    Of multiply-adds, whose time is that of all elements of a tile, also sides that divide a group evenly.
+    """
+    usual, fit = SIDES, -(-extent // step) * step
+    sides = {s for s in usual if s < 2 * fit or s == usual[0]}
+    if not tensor_cores and usual[0] < fit < usual[-1]:
+        sides |= {-(-extent // -(-extent // s) // step) * step for s in usual if s < fit}
+        sides.add(-(-fit // usual[0]) * usual[0])
+    if fit <= usual[1] or (fit <= usual[-1] and fit % 32 == 0) or (fit < usual[2] and fit % 16 == 0):
+        sides = {s for s in sides if s <= fit} | {fit}
+    return sorted(sides)
+
+
+def _warp_grids(m: int, n: int, tensor_cores: bool) -> Iterator[tuple[int, int]]:
+    """Warps along M and N that share a tile evenly: powers of two, most warps first."""
+    step_m, step_n = warp_step(tensor_cores)
+    for count in (8, 4, 2, 1):
+        for wm in (1, 2, 4, 8):
+            if count % wm == 0 and m % (wm * step_m) == 0 and n % (count // wm * step_n) == 0:
+                yield wm, count // wm
+
+
+@lru_cache(maxsize=1024)
+def _warps(m: int, n: int, tensor_cores: bool, accumulator: int) -> tuple[int, int] | None:
+    """Warps so that a warp's accumulators fit its registers and its tile is near square."""
+    limit = 64 * (64 if tensor_cores else 32) * 4 // accumulator
+    best: tuple[float, tuple[int, int]] | None = None
+    for wm, wn in _warp_grids(m, n, tensor_cores):
+        tm, tn, count = m // wm, n // wn, wm * wn
+        if tm * tn > limit or (tm * tn < limit // 4 and count > 4) or (tm * tn < limit // 16 and count > 1):
+            continue
+        # Fewer, larger warps read less shared memory; four keep every scheduler busy.
+        score = (tm + tn) / (tm * tn) * (1.0 if count >= 4 else 3.0) * (1.05 if count == 8 and m * n < 128 * 256 else 1)
+        if best is None or score < best[0]:
+            best = (score, (wm, wn))
+    return best[1] if best else None
+
+
+@lru_cache(maxsize=1024)
+def with_more_warps(tile: MmaTile, tensor_cores: bool) -> MmaTile | None:
+    """The tile with the most warps, near a square, which reads the least shared memory; None where it has as many."""
+    (m, n, _), had = tile.shape, tile.warps[0] * tile.warps[1]
+    most = max(_warp_grids(m, n, tensor_cores), key=lambda w: (w[0] * w[1], -(m // w[0] + n // w[1]), w))
+    return MmaTile(tile.shape, most) if tile.batches == 1 and most[0] * most[1] > had else None
+
+
+def fallback_tiles(plan: GemmPlan, tensor_cores: bool) -> list[MmaTile]:
+    """Tiles that meet the limits of a thread whatever the strides are: four warps on little work."""
+    m, k = 32 if tensor_cores else 16, _depths(itemsize(plan.contraction.dtype), tensor_cores)[0]
+    return [MmaTile((x * m, x * 32, k), (2, 2)) for x in (1, 2)]
+
+
+def batched_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
+    """Tiles of blocks that make several batches at once.
+
+    They serve plans in which a tensor's unit-stride mode is a batch mode: a block of one batch would use one element of
+    every sector. One warp makes all of a batch's tile, or a half or a quarter of it.
+    """
+    c = plan.contraction
+    size, size_d = itemsize(c.dtype), itemsize(c.d.dtype)
+    units = [t for t, x in ((A, size), (B, size), (D, size_d)) for s in plan.l if s.strides[t] == x and s.extent > 1]
+    if not units:
+        return
+    sides_m, sides_n = BATCHED_SIDES[tensor_cores]
+    depths = _depths(size, tensor_cores)
+    if tensor_cores:
+        mma = tensor_type(c.dtype).mma
+        assert mma is not None
+        depths = tuple(sorted({min(d * mma.k, -(-plan.extent_k // mma.k) * mma.k) for d in (1, 2, 3, 4)}))
+    most = 128 * WARPS * 32 * 2 // max(size, 2)  # 128 accumulators a thread
+    for count in (8, 16, 32):
+        if count // 2 >= plan.extent_l and count != 8:
+            continue
+        if D in units and count * size_d < SECTOR and plan.extent_l > count:  # stores that cut sectors cost most
+            continue
+        for m in _up_to(plan.extent_m, sides_m):
+            for n in _up_to(plan.extent_n, sides_n):
+                if count * m * n <= most:
+                    yield from (MmaTile((m, n, k), (1, 1), count) for k in depths)
+
+
+def _up_to(extent: int, sides: tuple[int, ...]) -> list[int]:
+    """Sides up to the first that covers the extent."""
+    return [s for i, s in enumerate(sides) if i == 0 or sides[i - 1] < extent]
+
+
+def batch_warps(count: int) -> int:
+    """Groups of warps that share `count` batches evenly."""
+    return max(w for w in range(1, WARPS + 1) if count % w == 0)
+
+
+def stage_count(facts: ArchFacts, smem: MultistageSmem, k_tiles: int, copies: bool) -> int:
+    """As many stages as two blocks on a multiprocessor allow, as one does where two do not fit; below 2 if neither.
+
+    `copies`: whether any operand comes by `cp.async`; what goes through registers is one k-tile ahead at most.
+    """
+    most = min(5 if copies else 3, max(2, k_tiles))
+    fixed, half = smem.offsets + smem.k_slot, (facts.smem_per_sm - 2048) // 2
+    of_two, of_one = ((limit - fixed) // (smem.stage + smem.k_slot) for limit in (half, facts.smem_per_block))
+    return min(most, of_two if of_two >= 2 and smem.staging + fixed <= half else of_one)

@@ -433,10 +433,10 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     "rs copies": [
         changed(hopper.registers, lambda s: loop(s, b=replace(s.mainloop.b, map=longer(s.mainloop.b.map)))),
         many_copies,
+        folded_end,
         changed(hopper.registers, lambda s: loop(s, a=replace(s.mainloop.a, pitch=128))),
         changed(hopper.registers, lambda s: loop(s, a=replace(s.mainloop.a, run=1))),
     ],
-    "zeros": [folded_end],
     "columns": [beside_c],
     "per warpgroup": [padded_rows],
     "sharing a": [changed(hopper.shared_registers, lambda s: loop(s, per_warpgroup_a=False))],

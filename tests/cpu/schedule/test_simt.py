@@ -10,8 +10,7 @@ import pytest
 from gett.hw.archs import arch_facts
 from gett.schedule.legality import can_implement
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.mma_tiles import mma_tiles
-from gett.schedule.search.multistage import MultistageSearch
+from gett.schedule.search.multistage import MultistageSearch, mma_tiles
 from gett.schedule.search.select import select_schedule
 from tests.cpu.host_blocks import run_kernel
 from tests.cpu.stream_plans import large, plan_for
