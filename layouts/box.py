@@ -14,6 +14,15 @@ from functools import cached_property
 from layouts.domains import Count, Index, Size
 
 
+def place_of(index: int, extents: Iterable[int], steps: Iterable[int]) -> int:
+    """Where an index lies whose digits, the fastest first, have these extents and take these steps (CuTe: crd2idx)."""
+    place = 0
+    for extent, step in zip(extents, steps, strict=True):
+        place += index % extent * step
+        index //= extent
+    return place
+
+
 @dataclass(frozen=True, slots=True)
 class TileDim:
     """One dimension of a box.
@@ -91,6 +100,11 @@ class Box:
     def dim_extent(self, i: int) -> int:
         """Extent of the flattened dimension `i`."""
         return self.dim_extents[i]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extent of one tile along each dimension."""
+        return tuple(d.box for d in self.dims)
 
     @cached_property
     def size(self) -> int:

@@ -23,7 +23,6 @@ from gett.schedule.tile.staged_tile import (
     Accumulators,
     DimD,
     boxed_tile,
-    extents_of,
     gapped_tile,
     least_clocks,
     pairs,
@@ -146,7 +145,7 @@ class StagingCost(CopyCost):
         return exchanged(tile.m.box, tile.n.box, self.staging(tile).dense, self.size_d, len(self.plan.l))
 
     def _staging(self, tile: WgmmaTile, mapped: bool = True) -> Staging:
-        ways, boxes_n, bulk_clocks = self._ways(tile), extents_of(tile.n.box), math.inf
+        ways, boxes_n, bulk_clocks = self._ways(tile), tile.n.box.shape, math.inf
         dense: StagedTile | None = None
 
         def gapped(stage: StagedTile) -> float:
@@ -204,7 +203,7 @@ class StagingCost(CopyCost):
         sums = has_c and not (dense and tile.tma_source)
         size = data_type(self.plan.contraction.dtype).accumulator_bytes if sums else self.size_d
         vector = self._vector(ways.lead if dense else ways.run)
-        return gapped_tile(extents_of(tile.m.box), extents_of(tile.n.box), order, size, vector, not dense)
+        return gapped_tile(tile.m.box.shape, tile.n.box.shape, order, size, vector, not dense)
 
     def _vector(self, run: int) -> int:
         """Elements of a store of a run of so many."""

@@ -14,8 +14,9 @@ from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.mainloops.kind import MainloopKind, multiply_adds
 from gett.schedule.rules import common
 from gett.schedule.rules.rule import Lowered, Reasons
+from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMatrix
-from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 from gett.schedule.spec.stream_views import TensorView, cut_modes, image_size, output_views, sum_views, views_of
 from layouts.box import Box
 
@@ -34,30 +35,21 @@ def sum_block(loop: Stream) -> tuple[int, int, int]:
     return outputs, 1, loop.lanes_k * loop.unroll * (loop.vector if loop.along_k else 1)
 
 
-def stream_bytes(plan: GemmPlan, tiling: Tiling, loop: Stream | StreamMatrix) -> int:
-    """Shared memory: of a map its staged tiles, whole rows each; of a sum what warps, or threads, add up to.
-
-    Of a product with a small matrix that matrix.
-    """
-    if isinstance(loop, StreamMatrix):
-        return tiling.n.size * tiling.k.size * data_type(plan.contraction.dtype).accumulator_bytes
-    if loop.sums:
-        sums = max(1, loop.lanes_k // 32) if loop.along_k else loop.lanes_k
-        return sums * sum_block(loop)[0] * data_type(plan.contraction.dtype).accumulator_bytes
-    views, box = output_views(plan), tiling.m
-    staged = [views[t] for t, x in ((A, loop.a), (B, loop.b), (C, loop.c)) if x is not None and x.staged]
-    images = (image_size(box, x.image(box)) * x.size for x in staged)
-    return sum(-(-size // ROW_BYTES) * ROW_BYTES for size in images)
+def _loads(loop: Stream) -> dict[int, StreamLoad]:
+    return {t: load for t, load in ((A, loop.a), (B, loop.b), (C, loop.c)) if load is not None}
 
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
-    """One part, from the start on."""
-    return SmemPlan(stream_bytes(plan, s.tiling, s.mainloop if isinstance(s.mainloop, StreamMatrix) else s.stream))
-
-
-def _loads(x: Lowered) -> dict[int, StreamLoad]:
-    loop = x.s.stream
-    return {t: load for t, load in ((A, loop.a), (B, loop.b), (C, loop.c)) if load is not None}
+    """One part: of a map its staged tiles, whole rows each; of a sum what warps, or threads, add up to; a matrix."""
+    loop, t, size = s.mainloop, s.tiling, data_type(plan.contraction.dtype).accumulator_bytes
+    if isinstance(loop, StreamMatrix):
+        return SmemPlan(t.n.size * t.k.size * size)
+    if loop.sums:
+        sums = max(1, s.stream.lanes_k // 32) if s.stream.along_k else s.stream.lanes_k
+        return SmemPlan(sums * sum_block(s.stream)[0] * size)
+    views = output_views(plan)
+    staged = (views[tensor] for tensor, load in _loads(s.stream).items() if load.staged)
+    return SmemPlan(sum(up(image_size(t.m, x.image(t.m)) * x.size, ROW_BYTES) for x in staged))
 
 
 def kind(x: Lowered) -> Reasons:
@@ -68,7 +60,7 @@ def kind(x: Lowered) -> Reasons:
 
 def operands(x: Lowered) -> Reasons:
     """The tensors of the plan are read, and no others."""
-    loads, tensors = _loads(x), output_views(x.plan)
+    loads, tensors = _loads(x.s.stream), output_views(x.plan)
     for t in (A, B, C):
         if (t in loads) != (t in tensors):
             yield f"the plan has {int(t in tensors)} {NAMES[t]}, the schedule reads {int(t in loads)}"
@@ -110,14 +102,14 @@ def _covers(box: Box, walk: Sequence[Digit], places: Sequence[int]) -> bool:
 def walks(x: Lowered) -> Reasons:
     """Walks take each element of a tile once."""
     loop, box, views = x.s.stream, x.s.tiling.m, output_views(x.plan)
-    for t, walk in {D: loop.walk_d, **{t: load.walk for t, load in _loads(x).items() if load.staged}}.items():
+    for t, walk in {D: loop.walk_d, **{t: load.walk for t, load in _loads(x.s.stream).items() if load.staged}}.items():
         if not _covers(box, walk, views[t].image(box)):
             yield f"{walk} does not take each element of {NAMES[t]}'s tile once"
 
 
 def staging(x: Lowered) -> Reasons:
     """Only maps stage operands, swizzled within rows of 128 bytes."""
-    for t, load in _loads(x).items():
+    for t, load in _loads(x.s.stream).items():
         if load.staged and (x.s.mainloop.sums or load.splat):
             yield f"{NAMES[t]} passes through shared memory in maps only, and then element by element"
         if x.s.mainloop.sums and t == C and load != StreamLoad():
@@ -135,7 +127,7 @@ def vectors(x: Lowered) -> Reasons:
         widest = views[D].vector(cut_modes(box))
         if widest % loop.vector:
             yield f"{loop.vector} elements of D at a time, its strides allow {widest}"
-    for t, load in _loads(x).items():
+    for t, load in _loads(x.s.stream).items():
         # Single elements of C are read where sums are stored.
         if t in views and (not loop.sums or t != C):
             yield from _accesses(NAMES[t], load, views[t], box, loop.vector)
@@ -162,7 +154,7 @@ def _accesses(name: str, load: StreamLoad, view: TensorView, box: Box, vector: i
 def shared(x: Lowered) -> Reasons:
     """An operand is shared by the rows of a thread only if it does not vary among them."""
     views, step = output_views(x.plan), x.s.stream.row_step
-    for t, load in _loads(x).items():
+    for t, load in _loads(x.s.stream).items():
         if load.shared and not views[t].same_rows(x.s.tiling.m, step):
             yield f"outputs that are {step} apart read different elements of {NAMES[t]}"
 

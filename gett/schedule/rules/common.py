@@ -211,8 +211,11 @@ def pieces(x: Lowered) -> Reasons:
 
 
 def copied_tensors(x: Lowered) -> Reasons:
-    """A copied tensor has elements of 1, 2, 4 or 8 bytes, and each of them once."""
+    """A copied tensor has elements of 1, 2, 4 or 8 bytes, each of them once; copies have as many threads each."""
     c, packing = x.plan.contraction, packing_of(x)
+    threads = {copy.loop.threads for copy in (packing.a, packing.b, packing.d) if copy is not None}
+    if len(threads) > 1:
+        yield f"copies are launched together, blocks have {threads} threads"
     for name, copy, tensor in (("A", packing.a, c.a), ("B", packing.b, c.b), ("D", packing.d, c.d)):
         if copy is None or tensor is None:
             continue
@@ -220,14 +223,6 @@ def copied_tensors(x: Lowered) -> Reasons:
             yield f"elements of {name} have {itemsize(tensor.dtype)} bytes"
         if any(s == 0 and c.extents[m] > 1 for m, s in zip(tensor.modes, tensor.strides, strict=True)):
             yield f"{name} has a stride of 0"
-
-
-def copying(x: Lowered) -> Reasons:
-    """Copies are launched together, with as many threads each."""
-    packing = packing_of(x)
-    threads = [copy.loop.threads for copy in (packing.a, packing.b, packing.d) if copy is not None]
-    if len(set(threads)) > 1:
-        yield f"blocks of {threads} threads"
 
 
 def packed_workspace(x: Lowered) -> Reasons:
@@ -241,5 +236,5 @@ def packed_workspace(x: Lowered) -> Reasons:
         yield f"{x.s.workspace_bytes} bytes, workspace_limit is {x.facts.workspace_limit}"
 
 
-PACKING_RULES = (packed_product, pieces, copied_tensors, copying, packed_workspace)
+PACKING_RULES = (packed_product, pieces, copied_tensors, packed_workspace)
 """All conditions, each relying on those before it."""

@@ -14,7 +14,7 @@ from gett.schedule.rules.common import source, vector
 from gett.schedule.rules.hopper import wrong_map
 from gett.schedule.rules.rule import Lowered, Reasons, mma_box
 from gett.schedule.rules.smem_places import Places, coordinates, mapped_places, staged_places, swizzled
-from gett.schedule.spec.epilogue import DsmemExchange, R2SCopy, RowStore, TmaStore
+from gett.schedule.spec.epilogue import R2SCopy, RowStore
 from gett.schedule.spec.hopper_needs import exchanged
 from gett.schedule.spec.schedule import Schedule
 from layouts.box import TileDim
@@ -100,34 +100,26 @@ def _misplaced(x: Lowered, copy: R2SCopy, m: Places, n: Places) -> Reasons:
         return
     if copy.kind in ("stsm", "vec_n", "pair_n") and n.size % MATRIX:
         yield f"{copy.kind} takes {MATRIX} columns at a time, box_n has {n.size}"
-    columns = n
     if copy.kind in ("stsm", "pair_n"):
-        run, columns = n.reshape(-1, vector), n[::vector]
+        run = n.reshape(-1, vector)
     elif copy.kind == "vec_n":
         step = next((d.prefix for d in x.dims_d[:1] if d.group == "n"), 0)
         if step == 0 or step % MATRIX or n.size % (step * vector):
             yield f"{vector} neighbours of D are {step} columns apart among {n.size}, not whole {MATRIX}"
         run = n.reshape(-1, vector, step).swapaxes(1, 2).reshape(-1, vector)
-        columns = run[:, 0]
-    elif copy.kind == "stsm_t":
-        eights = at.reshape(-1, MATRIX), real.reshape(-1, MATRIX)
-        held = eights[1].any(axis=1)
-        if np.any(eights[1][held] != 1):
-            yield f"{m.size} rows are no whole matrices of {MATRIX}"
-        run = eights[0][held]
     else:
         mma_m = x.s.hopper.mma_m
-        if mma_m % vector:
+        if copy.kind == "vec_m" and mma_m % vector:
             yield f"{vector} neighbours of D are in MMA atoms one after the other, a warpgroup has {mma_m}"
-        shape = (-1, mma_m // vector, vector, ATOM_M)
+        shape = (-1, mma_m // vector, vector, ATOM_M) if copy.kind == "vec_m" else (-1, 1, vector, 1)
         run, present = (x.reshape(shape).swapaxes(2, 3).reshape(-1, vector) for x in (at, real.astype(np.int64)))
         held = present.any(axis=1)
         if np.any(present[held] != 1):
-            yield f"{m.size} rows are no whole groups of {vector} MMA atoms"
+            yield f"{m.size} rows are no whole groups of {vector} neighbours of D"
         run = run[held]
     apart = np.count_nonzero(run - run[:, :1] != np.arange(vector))
     # Either side starts at whole vectors: the rows' places and the columns', of which the run's own are the first ones.
-    starts = [run[:, 0], m if copy.kind in ("stsm", "vec_n", "pair_n") else columns]
+    starts = [run[:, 0], m if copy.kind in ("stsm", "vec_n", "pair_n") else n]
     odd = sum(np.count_nonzero(x % vector) for x in starts)
     if apart or odd:
         yield f"{apart} of {run.size} elements apart, {odd} vectors of {vector} start inside others"
@@ -253,19 +245,13 @@ def exchange(x: Lowered) -> Reasons:
         return
     if not store.reuse_mainloop_smem:
         yield f"a second tile needs the place of {x.s.hopper.stages} stages"
-    found = exchanged(t.m, t.n, store.stage, x.size_d, len(x.plan.l))
-    if found is None or found.cluster != x.s.cluster or found.exchange != store.exchange:
-        yield f"{store.exchange} in clusters of {x.s.cluster}, the tile has {found}"
-    yield from _after_exchange(x, store, store.exchange)
-
-
-def _after_exchange(x: Lowered, store: TmaStore, exchange: DsmemExchange) -> Reasons:
-    """Whether the map stores what a block has after the exchange: rows of both, of half of the slowest dimension."""
-    (row, length), (half, count) = exchange.row, exchange.half
-    tiled = _tiled(x)
-    dims = [(m, 2 * length if m == row else count if m == half else d.box) for m, d, _ in tiled]
-    by_mode = dict(dims)
-    tile, local = tuple(by_mode.get(m, 1) for m in range(len(store.map.tile))), coordinates(dims)
+    made = exchanged(t.m, t.n, store.stage, x.size_d, len(x.plan.l))
+    if made is None or made.cluster != x.s.cluster or made.exchange != store.exchange:
+        yield f"{store.exchange} in clusters of {x.s.cluster}, the tile has {made}"
+        return
+    # The map stores what a block has after the exchange: rows of both, of half of the slowest dimension.
+    tile, (row, length), tiled = (*(1 for _ in x.plan.l), *made.m.cut, *made.n.cut), store.exchange.row, _tiled(x)
+    local = coordinates([(m, tile[m]) for m, _, _ in tiled])
     found = mapped_places(store.map, local)
     # Vector v of either block's tile comes to 2v of the new one, the other block's right behind it.
     staged = sum((local[m] % length if m == row else local[m]) * step for m, _, step in tiled)

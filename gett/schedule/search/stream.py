@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import DeviceModel, nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
-from gett.schedule.mainloops.stream import ROW_BYTES, stream_bytes, sum_block
+from gett.schedule.mainloops.stream import ROW_BYTES, smem, sum_block
 from gett.schedule.search.stream_boxes import choose_swizzle, cut_box, walk_in_order, walk_in_rows
 from gett.schedule.search.tried import STREAMING
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
-from gett.schedule.spec.mainloop import Stream, StreamLoad, StreamMap, StreamSum, row_step
+from gett.schedule.spec.mainloop import Stream, StreamLoad, StreamMap, StreamMatrix, StreamSum, row_step
 from gett.schedule.spec.schedule import Forecast, OneTile, Schedule, SmemPlan, Tiling
 from gett.schedule.spec.stream_views import TensorView, cut_modes, output_views, sum_views
 from layouts.access import contiguous_run
@@ -38,7 +39,7 @@ def is_stream(plan: GemmPlan) -> bool:
 def stream_schedule(plan: GemmPlan, facts: ArchFacts) -> Schedule:
     """The schedule of a plan; who runs it asks whether it meets `LIMITS`."""
     loop: Stream
-    split, workspace = 1, 0
+    split = 1
     if plan.extent_k == 1:
         box, loop = _map_loop(plan, facts)
         tiling = Tiling((box.size, 1, 1), box, NONE, NONE)
@@ -54,22 +55,23 @@ def stream_schedule(plan: GemmPlan, facts: ArchFacts) -> Schedule:
         if not loop.along_k:
             how = f"threads own outputs, {loop.lanes_k} share one"
         reason = f"{'AB'[sums.big]} streamed along {'K' if loop.along_k else 'D'}'s modes, {how}"
-        partial, tiles = tiling.shape[0] * sums.accumulator, max(1, box.tiles)
-        split = _slices(facts, tiles, box_k.tiles, sums.sums[sums.big].bytes, partial)
-        if split > 1:
-            reason += f"; {box.tiles} tiles leave SMs idle, so K in {split} slices"
-            workspace = split * tiles * partial
-    source = VectorSource() if plan.contraction.c is not None else None
-    return Schedule(
-        arch=facts.arch,
-        tiling=tiling,
-        mainloop=loop,
-        epilogue=Epilogue(VectorStore(loop.stored_vector), source),
-        scheduler=OneTile(split_k=split),
-        smem=SmemPlan(stream_bytes(plan, tiling, loop)),
-        workspace_bytes=workspace,
-        forecast=Forecast(_us(plan, nearest(facts), tiling, split), "DRAM", reason),
-    )
+        partial = tiling.shape[0] * sums.accumulator
+        split = _slices(facts, max(1, box.tiles), box_k.tiles, sums.sums[sums.big].bytes, partial)
+        reason += f"; {box.tiles} tiles leave SMs idle, so K in {split} slices" if split > 1 else ""
+    forecast = Forecast(_us(plan, nearest(facts), tiling, split), "DRAM", reason)
+    found = schedule_of(plan, facts, tiling, loop, forecast)
+    if split == 1:
+        return found
+    return replace(found, scheduler=OneTile(split_k=split), workspace_bytes=split * max(1, box.tiles) * partial)
+
+
+def schedule_of(
+    plan: GemmPlan, facts: ArchFacts, tiling: Tiling, loop: Stream | StreamMatrix, forecast: Forecast
+) -> Schedule:
+    """The schedule of a tile and a main loop, without slices of K."""
+    epilogue = Epilogue(VectorStore(loop.stored_vector), VectorSource() if plan.contraction.c is not None else None)
+    made = Schedule(facts.arch, tiling, loop, epilogue, OneTile(), SmemPlan(0), forecast=forecast)
+    return replace(made, smem=smem(made, plan))
 
 
 def _us(plan: GemmPlan, device: DeviceModel, tiling: Tiling, split: int) -> float:
@@ -119,22 +121,18 @@ def _map_box(tensors: Mapping[int, TensorView], volume: int, device: DeviceModel
     runs = ([(d, run_d), *((x, run) for x in transposed)] for run_d in STREAMING.runs for run in lengths)
     best, least = NONE, math.inf
     for box in dict.fromkeys(cut_box(x, (d, *transposed), volume) for x in runs):
-        time = sum(
-            (x.bytes + from_l2 * _again(box, x))
-            * run_cost(memory, contiguous_run(box, x.strides, x.size), store=x.store)
-            for x in tensors.values()
-        )
+        time = 0.0
+        for x in tensors.values():
+            # What tiles read again of a tensor, since it does not vary along some modes, comes from L2.
+            read = box.tiles * math.prod(d.box for _, d in box.tiled if x.strides[d.modes[0]]) * x.size
+            again = max(0, read - x.bytes) if 0 in x.strides else 0
+            cost = run_cost(memory, contiguous_run(box, x.strides, x.size), store=x.store)
+            time += (x.bytes + from_l2 * again) * cost
         # Ragged and small tiles leave lanes idle, which costs less than bytes do.
         time *= (1 / box.efficiency()) ** 0.5 * (1 + 0.1 * max(0.0, math.log2(volume / box.size)))
         if time < least * 0.999:
             best, least = box, time
     return best
-
-
-def _again(box: Box, tensor: TensorView) -> int:
-    """Bytes that tiles read of a tensor beyond its own, since it does not vary along some modes."""
-    read = math.prod(d.box for _, d in box.tiled if tensor.strides[d.modes[0]]) * tensor.size
-    return max(0, box.tiles * read - tensor.bytes) if 0 in tensor.strides else 0
 
 
 def _load(box: Box, tensor: TensorView, vector: int) -> StreamLoad:

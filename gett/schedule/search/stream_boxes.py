@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from gett.schedule.mainloops.stream import ROW_BYTES
 from gett.schedule.spec.mainloop import Digit
 from gett.schedule.spec.stream_views import TensorView
-from layouts.box import Box
+from layouts.box import Box, place_of
 from layouts.swizzle import replays
 
 
@@ -32,8 +32,10 @@ def cut_box(
 
     def lengthen(m: int, wanted: int | float) -> None:
         most = volume // (math.prod(cut) // cut[m])
-        if most > cut[m]:
-            cut[m] = max(cut[m], _pick(extents[m], int(min(most, wanted)), _multiple(extents[m], m, runs), idle))
+        if most > cut[m]:  # in whole accesses of 16 bytes
+            vector = max((16 // t.size for t, _ in runs if t.strides[m] == t.size), default=1)
+            multiple = math.gcd(vector, extents[m] & -extents[m])
+            cut[m] = max(cut[m], _pick(extents[m], int(min(most, wanted)), multiple, idle))
 
     for tensor, target in runs:
         run = 1
@@ -50,12 +52,6 @@ def cut_box(
         for m in tensor.order(modes):
             lengthen(m, math.inf)
     return Box.of_cuts(extents, {m: cut[m] for m in order}, order)
-
-
-def _multiple(extent: int, mode: int, runs: Sequence[tuple[TensorView, int]]) -> int:
-    """What cuts of a mode should be a multiple of, so that 16-byte accesses stay whole."""
-    vector = max((16 // t.size for t, _ in runs if t.strides[mode] == t.size), default=1)
-    return math.gcd(vector, extent & -extent)
 
 
 def _pick(extent: int, most: int, multiple: int, idle: float) -> int:
@@ -105,11 +101,7 @@ def walk_in_rows(box: Box, tensor: TensorView, vector: int) -> tuple[Digit, ...]
 
 def walk_index(places: Sequence[int], walk: Sequence[Digit], i: int) -> int:
     """Index in the image of position `i` of a walk; `places` are the distances along the box's dimensions."""
-    total = 0
-    for digit in walk:
-        total += i % digit.size * digit.step * places[digit.dim]
-        i //= digit.size
-    return total
+    return place_of(i, (digit.size for digit in walk), (digit.step * places[digit.dim] for digit in walk))
 
 
 def swizzled(byte: int, mask: int, shift: int) -> int:

@@ -10,13 +10,13 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.lower import swap_ab
-from gett.schedule.mainloops.stream import MATRIX, MATRIX_RULES, stream_bytes
+from gett.schedule.mainloops.stream import MATRIX, MATRIX_RULES
 from gett.schedule.rules.rule import first_broken
+from gett.schedule.search.stream import schedule_of
 from gett.schedule.search.stream_boxes import cut_box
 from gett.schedule.search.tried import STREAMING
-from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import StreamMatrix
-from gett.schedule.spec.schedule import Forecast, OneTile, Schedule, SmemPlan, Tiling
+from gett.schedule.spec.schedule import Forecast, Schedule, Tiling
 from gett.schedule.spec.stream_views import TensorView, cut_modes, views_of
 from layouts.access import run_of_boxes
 from layouts.box import Box
@@ -55,18 +55,9 @@ class _Matrix:
 
     def schedule(self, box: Box) -> Schedule:
         """The schedule of a box of M."""
-        p, loop = self.plan, self._loop(box)
-        shape = box.size, self.box_n.size, self.box_k.size
+        loop, shape = self._loop(box), (box.size, self.box_n.size, self.box_k.size)
         tiling = Tiling(shape, box, self.box_n, self.box_k, swap_ab=self.exchanged)
-        return Schedule(
-            arch=self.facts.arch,
-            tiling=tiling,
-            mainloop=loop,
-            epilogue=Epilogue(VectorStore(loop.stored_vector), VectorSource() if p.contraction.c is not None else None),
-            scheduler=OneTile(),
-            smem=SmemPlan(stream_bytes(p, tiling, loop)),
-            forecast=self._forecast(box, loop),
-        )
+        return schedule_of(self.plan, self.facts, tiling, loop, self._forecast(box, loop))
 
     def _loop(self, box: Box) -> StreamMatrix:
         """The widest vectors: along M where both tensors' rows run there, else along K and N."""

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from gett.hw.dtypes import WORD
 from gett.schedule.spec.epilogue import R2SCopy, StagedTile
-from layouts.box import Box
+from layouts.box import place_of
 from layouts.swizzle import CHUNK, SWIZZLES, replays, swizzle_address
 from layouts.tma import MAX_BOX, halves
 
@@ -331,8 +331,8 @@ def gapped_tile(
         steps_n = tuple([steps.get(("n", i), 0) for i in range(len(n))])
         # Neighbouring columns are written in pairs, up to 16 bytes.
         width = itemsize * (2 if pairs(n, steps_n) and 2 * itemsize <= CHUNK else 1)
-        rows = tuple([_place(g, m, steps_m) * itemsize for g in range(8)])
-        columns = tuple([_place(2 * t, n, steps_n) * itemsize for t in range(4)])
+        rows = tuple([place_of(g, m, steps_m) * itemsize for g in range(8)])
+        columns = tuple([place_of(2 * t, n, steps_n) * itemsize for t in range(4)])
         conflicts = max(_served(rows, columns, PAIRS, CHUNK, width))
         elements = step if padded else math.prod(boxes)
         if best is None or (conflicts, elements) < (best.conflicts, best.elements):
@@ -347,17 +347,3 @@ def pairs(n: tuple[int, ...], steps_n: tuple[int, ...]) -> bool:
     """Whether two neighbouring columns are neighbours in the staged tile, so that they are written at once."""
     lead = next((i for i, b in enumerate(n) if b > 1), None)
     return lead is not None and steps_n[lead] == 1 and n[lead] % 8 == 0 and math.prod(n) % 8 == 0
-
-
-def _place(local: int, boxes: tuple[int, ...], steps: tuple[int, ...]) -> int:
-    """What an index of a tile adds to the place in the staged tile, in elements."""
-    place = 0
-    for b, step in zip(boxes, steps, strict=True):
-        place += local % b * step
-        local //= b
-    return place
-
-
-def extents_of(box: Box) -> tuple[int, ...]:
-    """Box extents of the dimensions."""
-    return tuple(d.box for d in box.dims)

@@ -17,7 +17,7 @@ from gett.schedule.legality import can_implement, shared_memory_plan
 from gett.schedule.mainloops import multistage as multistage_loop
 from gett.schedule.mainloops import stream as stream_loop
 from gett.schedule.mainloops.multistage import multistage_smem
-from gett.schedule.mainloops.stream import stream_bytes, sum_block
+from gett.schedule.mainloops.stream import smem, sum_block
 from gett.schedule.mainloops.table import KINDS
 from gett.schedule.rules.rule import Rule, first_broken, name_of
 from gett.schedule.search.base import best_schedules
@@ -176,7 +176,8 @@ def lanes(s: Schedule, count: int) -> Schedule:
     """A sum with other threads along K; all that follows from them follows."""
     s = with_loop(s, lanes_k=count, unroll=4)
     tiling = replace(s.tiling, shape=sum_block(s.mainloop), k=cut(4096, 4))
-    return replace(s, tiling=tiling, smem=SmemPlan(stream_bytes(SUM, tiling, s.mainloop)))
+    s = replace(s, tiling=tiling)
+    return replace(s, smem=smem(s, SUM))
 
 
 TRANSPOSE = plan_of("ij->ji", "float32", i=640, j=512)

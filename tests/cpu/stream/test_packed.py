@@ -259,6 +259,10 @@ def broken(schedule: Schedule, plan: GemmPlan) -> dict[str, tuple[Schedule, Gemm
         "pieces, twice": (replace(schedule, packing=replace(packing, cuts=((mode, 64), (mode, 32)))), plan),
         "pieces, many": (replace(schedule, packing=replace(packing, cuts=((mode, 1),))), plan),
         "copied tensors": (schedule, make_gemm_plan(replace(c, a=splat))),
+        "copied tensors, threads": (
+            replace(schedule, packing=replace(packing, a=replace(packing.a, loop=replace(packing.a.loop, threads=32)))),
+            plan,
+        ),
         "packed workspace": (replace(schedule, workspace_bytes=schedule.workspace_bytes - 256), plan),
         "packed workspace, copies": (replace(schedule, packing=replace(packing, bytes=packing.bytes - 256)), plan),
         "packed workspace, limit": (replace(schedule, workspace_bytes=WORKSPACE_LIMIT + 256), plan),
