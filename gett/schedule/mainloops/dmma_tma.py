@@ -7,7 +7,6 @@ import math
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.mainloops import hopper
-from gett.schedule.mainloops.kind import Constants
 from gett.schedule.rules.hopper import MAP_RULES, cluster
 from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.hopper_needs import leads, parts
@@ -76,12 +75,6 @@ def k_of_doubles(x: Lowered) -> Reasons:
         yield f"k-tiles of {deep} with {found} k of A's and B's rows, which may have {allowed}"
 
 
-def traits(plan: GemmPlan, s: Schedule) -> Constants:
-    """K of the modes along which rows run, and what is conjugated."""
-    lead_a, lead_b = leads(s.loop(DmmaTma), s.tiling.k)
-    return {"kLeadA": lead_a, "kLeadB": lead_b, **hopper.conjugated(plan)}
-
-
 def multiplies(plan: GemmPlan, s: Schedule) -> str:
     """The class whose instructions have as much K as registers allow."""
     return f"gett::Dmma<{dmma_step(s.hopper.mma_m, s.tiling.shape[1], parts(plan))}>"
@@ -91,6 +84,6 @@ DMMA_TMA = hopper.HopperKind(
     words="mma.sync of float64 out of stages that tensor maps fill",
     rules=hopper.hopper_rules(data_types, (*MAP_RULES, doubles, k_of_doubles, cluster)),
     fields={"kProducerWarpgroups": "producers"},
-    traits=traits,
+    traits=hopper.orders,
     multiplies=multiplies,
 )

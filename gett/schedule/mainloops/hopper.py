@@ -12,7 +12,7 @@ from gett.schedule.mainloops.kind import Constants, MainloopKind, Smem, WgmmaTex
 from gett.schedule.rules import common, hopper
 from gett.schedule.rules.epilogue import EPILOGUE_RULES
 from gett.schedule.rules.rule import Rule
-from gett.schedule.spec.hopper_needs import ACCUMULATORS, GRAIN, MOST_STAGES, multiplied, up, valid_k
+from gett.schedule.spec.hopper_needs import ACCUMULATORS, GRAIN, MOST_STAGES, leads, multiplied, up, valid_k
 from gett.schedule.spec.loader import CpAsyncTile, HopperLoader, Stationary
 from gett.schedule.spec.mainloop import Hopper
 from gett.schedule.spec.schedule import Schedule, SmemPlan
@@ -131,9 +131,10 @@ def one_wgmma(plan: GemmPlan, s: Schedule, majors: tuple[str, ...] = (), signed:
     return WgmmaText(tensor, (s.tiling.shape[1],), majors or (s.hopper.a.major, s.hopper.b.major), signed)
 
 
-def conjugated(plan: GemmPlan) -> Constants:
-    """Which operands are conjugated as they are multiplied."""
-    return {name: x is not None and x.conj for name, x in (("kConjA", plan.a), ("kConjB", plan.b))}
+def orders(plan: GemmPlan, s: Schedule, **own: bool | int) -> Constants:
+    """K of the modes along which A's and B's rows run, `own` constants, and which operands are conjugated."""
+    conjugated = {name: x is not None and x.conj for name, x in (("kConjA", plan.a), ("kConjB", plan.b))}
+    return dict(zip(("kLeadA", "kLeadB"), leads(s.hopper, s.tiling.k), strict=True)) | own | conjugated
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -138,17 +138,15 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
 def traits(plan: GemmPlan, s: Schedule) -> Constants:
     """How many planes a number has, which products of them are formed and summed, and columns of the first chunk."""
     loop, made, (_, columns, deep) = s.loop(WgmmaSplit), _planes(plan), s.tiling.shape
-    lead_a, lead_b = leads(loop, s.tiling.k)
-    return {
-        "kLeadA": lead_a,
-        "kLeadB": lead_b,
-        "kPlanes": made.count,
-        "kProducts": len(made.products),
-        "kSumSteps": made.sum_steps(parts(plan), deep),
-        "kScaled": made.scaled,
-        "kChunkColumns": chunk_columns(plan, loop, columns)[0],
-        **hopper.conjugated(plan),
-    }
+    return hopper.orders(
+        plan,
+        s,
+        kPlanes=made.count,
+        kProducts=len(made.products),
+        kSumSteps=made.sum_steps(parts(plan), deep),
+        kScaled=made.scaled,
+        kChunkColumns=chunk_columns(plan, loop, columns)[0],
+    )
 
 
 def multiplies(plan: GemmPlan, s: Schedule) -> WgmmaText:

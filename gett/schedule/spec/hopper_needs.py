@@ -14,7 +14,7 @@ from gett.hw.tensor_types import Planes, TensorType
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.spec.epilogue import DsmemExchange, StagedTile
 from gett.schedule.spec.loader import Tma
-from gett.schedule.spec.mainloop import DmmaTma, WgmmaSplit
+from gett.schedule.spec.mainloop import Hopper
 from layouts.box import Box
 from layouts.modes import unit_mode
 from layouts.swizzle import CHUNK
@@ -65,7 +65,7 @@ def shared_dimension(made: TmaMap, blocks: int) -> int | None:
     return outer
 
 
-def leads(loop: WgmmaSplit | DmmaTma, box_k: Box) -> tuple[int, int]:
+def leads(loop: Hopper, box_k: Box) -> tuple[int, int]:
     """How much a k-tile has of the modes along which A's and B's rows run, if these are two of K, else (1, 1)."""
     loads = loop.a.tma, loop.b.tma
     maps = [load.map for load in loads if load is not None and load.major == "k"]
