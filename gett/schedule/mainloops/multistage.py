@@ -1,9 +1,4 @@
-"""Multistage: `mma.sync` or multiply-adds, by warps that all fill k-tiles and multiply them.
-
-What a kernel needs of a multiprocessor, by which searches choose, and rules. `LIMITS` are what a search runs into. It
-meets the rest by construction; schedules made by hand or read from a file need not. Rules are asked in order, and later
-ones rely on those before.
-"""
+"""Multistage: `mma.sync` or multiply-adds, by warps that all fill k-tiles and multiply them: needs and rules."""
 
 from __future__ import annotations
 
@@ -173,7 +168,7 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
 
 
 LIMITS = (common.shared_memory, common.threads, accesses, registers, common.boxes, common.extents)
-"""What a search runs into."""
+"""What a search runs into. It meets the rest by construction; schedules made by hand or read from a file need not."""
 
 RULES = (
     *(common.groups, common.parts, common.source, tensor_cores, block, stages, k_table),

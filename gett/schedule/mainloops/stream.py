@@ -1,8 +1,4 @@
-"""StreamMap, StreamSum, StreamMatrix: kernels whose time is that of their bytes. What they need of a block, and rules.
-
-`LIMITS` are what a search runs into; it meets the rest by construction. Rules are asked in order, and later ones rely
-on those before.
-"""
+"""StreamMap, StreamSum, StreamMatrix: kernels whose time is that of their bytes: needs and rules."""
 
 from __future__ import annotations
 
@@ -191,7 +187,7 @@ def matrix_vectors(x: Lowered) -> Reasons:
 
 
 LIMITS = (common.grid, common.shared_memory)
-"""What a search runs into."""
+"""What a search runs into; it meets the rest by construction."""
 
 _READ = (kind, common.groups, common.parts, operands, common.source, common.threads)
 _SHARED = (*(common.modes, common.split, common.workspace, walks, staging, vectors, shared), *LIMITS)

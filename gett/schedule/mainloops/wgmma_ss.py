@@ -30,11 +30,7 @@ def data_types(x: Lowered) -> Reasons:
 
 def registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
     """Of a thread that fetches and of one that multiplies a tile of `columns`."""
-    return (
-        hopper.by_accumulators(GATHER_REGISTERS, loop.mma_m * columns // 2)
-        if loop.by_warps
-        else hopper.THREAD_REGISTERS
-    )
+    return hopper.by_accumulators(GATHER_REGISTERS if loop.by_warps else {}, loop.mma_m * columns // 2)
 
 
 def ping_pong(x: Lowered) -> Reasons:

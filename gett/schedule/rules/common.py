@@ -237,4 +237,4 @@ def packed_workspace(x: Lowered) -> Reasons:
 
 
 PACKING_RULES = (packed_product, pieces, copied_tensors, packed_workspace)
-"""All conditions, each relying on those before it."""
+"""All conditions of packed copies."""

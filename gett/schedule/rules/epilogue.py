@@ -1,7 +1,6 @@
 """Rules of the epilogues of Hopper kernels: where C comes from, how a tile of D is staged and copied, how it leaves.
 
-Fragments (PTX ISA, wgmma accumulators): lane 4g + t of warp w holds rows 16w + g and 16w + g + 8 of each atom of 64
-rows, columns 8j + 2t and 8j + 2t + 1.
+Fragments are those of `gett.schedule.tile.staged_tile`.
 """
 
 from __future__ import annotations
@@ -48,16 +47,11 @@ def copy_kind(x: Lowered) -> Reasons:
         allowed = WORDS.get(copy.kind, ()) if words else ()
     if copy.vector not in allowed:
         yield f"{copy.kind} of {copy.vector} elements of {d.name}, which has {x.size_d} bytes; it writes {allowed}"
-
-
-def rows_apart(x: Lowered) -> Reasons:
-    """MMA atoms that take parts of swizzle atoms read an MN-major A with such atoms."""
-    stage, a = x.s.epilogue.store.stage, x.s.hopper.a
-    if stage is None or stage.copy.rows == ATOM_M:
-        return
-    atom, run, load = a.swizzle_bytes // x.size, stage.copy.rows, a.tma
-    if stage.copy.kind != "vec_m" or a.major != "mn" or run != atom or (load is not None and load.run):
-        yield f"MMA atoms take {run} rows at a time, A is {a.major}-major with swizzle atoms of {atom}"
+    # MMA atoms that take parts of swizzle atoms read an MN-major A with such atoms.
+    a, load, atom = x.s.hopper.a, x.s.hopper.a.tma, x.s.hopper.a.swizzle_bytes // x.size
+    full = a.major == "mn" and copy.rows == atom and (load is None or not load.run)
+    if copy.rows != ATOM_M and (copy.kind != "vec_m" or not full):
+        yield f"MMA atoms take {copy.rows} rows at a time, A is {a.major}-major with swizzle atoms of {atom}"
 
 
 def _rows(s: Schedule, copy: R2SCopy) -> Places:
@@ -260,8 +254,5 @@ def exchange(x: Lowered) -> Reasons:
         yield f"copies move a tile of {store.map.tile}, blocks have {tile} after it"
 
 
-EPILOGUE_RULES = (
-    *(staging, vector, source, row_store, tma_store, tma_source, reuse, exchange),
-    *(copy_kind, rows_apart, fragments),
-)
+EPILOGUE_RULES = (staging, vector, source, row_store, tma_store, tma_source, reuse, exchange, copy_kind, fragments)
 """How D leaves and C arrives."""

@@ -1,7 +1,7 @@
 """Rules of all Hopper main loops: tiles, warpgroups, stages, blocks of the grid, and how tensor maps bring operands.
 
-Rules are asked in order, and later ones rely on those before. How warps bring operands and how D leaves have rules of
-their own; what one main loop alone asks is beside it in `gett.schedule.mainloops`.
+How warps bring operands and how D leaves have rules of their own; what one main loop alone asks is beside it in
+`gett.schedule.mainloops`.
 """
 
 from __future__ import annotations

@@ -154,21 +154,14 @@ def _load(box: Box, tensor: TensorView, vector: int) -> StreamLoad:
 
 
 class _Sums:
-    """A plan with sums.
-
-    Attributes:
-        outputs, sums: Each tensor's view of D's modes, and each operand's of K.
-        accumulator: Bytes of a sum.
-        big, small: The operand that is streamed, the largest, and the others.
-        along_k: Whether its nearest mode is a contracted one.
-        views: Of the group along which vectors lie.
-    """
+    """A plan with sums, whose largest operand is streamed."""
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         self.facts, self.outputs, self.sums = facts, output_views(plan), sum_views(plan)
         self.accumulator = data_type(plan.contraction.dtype).accumulator_bytes
         self.big = max(self.sums, key=lambda t: self.outputs[t].bytes)
         self.small = [t for t in self.sums if t != self.big]
+        # Whether its nearest mode is a contracted one; views of the group along which vectors lie.
         self.along_k = _least_step(self.sums[self.big]) < _least_step(self.outputs[self.big])
         self.views = self.sums if self.along_k else self.outputs
 

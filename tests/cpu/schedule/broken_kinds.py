@@ -226,7 +226,6 @@ SHARED: dict[str, Change] = {
     "reuse": of_schedule(lambda s: store(s, reuse_mainloop_smem=True)),
     "exchange": of_schedule(lambda s: store(s, exchange=DsmemExchange(1, (0, 1), (0, 1)))),
     "copy kind": of_schedule(lambda s: staged(s, copy=R2SCopy("scalar", 2))),
-    "rows apart": of_schedule(lambda s: staged(s, copy=replace(s.epilogue.store.stage.copy, rows=32))),
     "fragments": of_schedule(lambda s: staged(s, copy=R2SCopy("vec_n", 2))),
     "shared memory plan": of_schedule(lambda s: replace(s, smem=replace(s.smem, barriers=s.smem.barriers + 128))),
     "shared memory": small,
@@ -261,7 +260,6 @@ OWN: dict[type, dict[str, Callable[[], Found]]] = {
         ),
         "reuse": made(lambda: base(DmmaTma), of_schedule(reusing_pairs)),
         "k of doubles": long_rows,
-        "rows apart": made(lambda: base(DmmaTma, one_by_one, case=SMALL), SHARED["rows apart"]),
         "fragments": made(lambda: base(DmmaTma, one_by_one, case=SMALL), of_schedule(in_pairs)),
     },
 }

@@ -408,8 +408,8 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.vectors, lambda s: staged(s, copy=R2SCopy("stsm", 8))),
         changed(hopper.plain, lambda s: staged(s, copy=R2SCopy("stsm", 4))),
         changed(hopper.vectors, lambda s: staged(s, copy=R2SCopy("scalar", 2))),
+        changed(hopper.plain, lambda s: staged(s, copy=replace(store_of(s).stage.copy, rows=32))),
     ],
-    "rows apart": [changed(hopper.plain, lambda s: staged(s, copy=replace(store_of(s).stage.copy, rows=32)))],
     "fragments": [
         changed(hopper.plain, turned),
         changed(hopper.plain, lambda s: staged(s, copy=R2SCopy("vec_n", 8))),
