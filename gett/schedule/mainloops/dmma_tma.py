@@ -13,12 +13,9 @@ from gett.schedule.spec.hopper_needs import leads, parts
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 
-LEADS = 4, 8
-"""K of an operand's rows in a k-tile where A's and B's run along two contracted modes: rows of 32 bytes or 64."""
-
-LEADS_COMPLEX = 4, 4
-"""The same of complex128: lanes share them out such that accesses to either operand differ in banks."""
-
+# K of an operand's rows in a k-tile where A's and B's run along two contracted modes: rows of 32 bytes or 64; of
+# complex128, whose lanes share them out such that accesses to either operand differ in banks.
+LEADS, LEADS_COMPLEX = (4, 8), (4, 4)
 SPARE = 32  # registers that a thread needs beside sums and fragments, whose places in either major are kept
 
 

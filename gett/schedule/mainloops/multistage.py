@@ -174,6 +174,5 @@ RULES = (
     *(common.groups, common.parts, common.source, tensor_cores, block, stages, k_table),
     *(common.split, common.workspace, common.grid, *LIMITS, loaders, common.vector),
 )
-"""All conditions."""
 
 MULTISTAGE = MainloopKind(words="mma.sync or multiply-adds, all warps fill and multiply", rules=RULES, smem=smem)

@@ -17,12 +17,8 @@ from gett.schedule.spec.stream_views import TensorView, cut_modes, image_size, o
 from layouts.box import Box
 
 NAMES = "ABDC"
-
-ROW_BYTES = 128
-"""Bytes of a shared-memory row, and of what a warp should read together at least."""
-
-MATRIX = 16
-"""Most rows, and most columns, of a small matrix of which a thread has all."""
+ROW_BYTES = 128  # bytes of a shared-memory row, and of what a warp should read together at least
+MATRIX = 16  # most rows, and most columns, of a small matrix of which a thread has all
 
 
 def sum_block(loop: Stream) -> tuple[int, int, int]:
@@ -186,28 +182,19 @@ def matrix_vectors(x: Lowered) -> Reasons:
                 yield f"{wanted} elements of {NAMES[tensor]} at a time, its strides allow {widest}"
 
 
-LIMITS = (common.grid, common.shared_memory)
-"""What a search runs into; it meets the rest by construction."""
-
+LIMITS = (common.grid, common.shared_memory)  # what a search runs into; it meets the rest by construction
 _READ = (kind, common.groups, common.parts, operands, common.source, common.threads)
 _SHARED = (*(common.modes, common.split, common.workspace, walks, staging, vectors, shared), *LIMITS)
 
 MAP_RULES = (*_READ, counts, block, *_SHARED)
-"""All conditions of maps."""
-
 SUM_RULES = (*_READ, counts, block, common.boxes, *_SHARED)
-"""All conditions of sums."""
-
 MATRIX_RULES = (
     *(common.product, common.groups, common.extents, small, common.modes, common.parts, common.source),
     *(common.threads, common.split, common.workspace, matrix_vectors, *LIMITS),
 )
-"""All conditions of products with a small matrix."""
 
 STREAM_MAP = MainloopKind(words="each element of D is one product", rules=MAP_RULES, smem=smem)
-
 STREAM_SUM = MainloopKind(words="sums of what is read once", rules=SUM_RULES, smem=smem)
-
 STREAM_MATRIX = MainloopKind(
     words="a large operand, read once, times a small matrix", rules=MATRIX_RULES, smem=smem, products=multiply_adds
 )

@@ -14,12 +14,9 @@ from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
 from gett.schedule.spec.mainloop import Hopper, WgmmaSS
 from gett.schedule.spec.schedule import Schedule, SmemPlan
 
+# Registers of a thread that gathers and of one that multiplies, by the accumulators that a thread may have.
 GATHER_REGISTERS = {96: (112, 144), 128: (96, 160)}
-"""Registers of a thread that gathers and of one that multiplies, by the accumulators that a thread may have."""
-
-REGISTERS = 512
-"""Registers of the four threads, one of each quarter of a multiprocessor, that lanes of a warpgroup share."""
-
+REGISTERS = 512  # of the four threads, one of each quarter of a multiprocessor, that lanes of a warpgroup share
 PANEL_BARRIERS = 32  # bytes of the barriers of an operand that stays
 
 

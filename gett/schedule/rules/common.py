@@ -237,4 +237,3 @@ def packed_workspace(x: Lowered) -> Reasons:
 
 
 PACKING_RULES = (packed_product, pieces, copied_tensors, packed_workspace)
-"""All conditions of packed copies."""

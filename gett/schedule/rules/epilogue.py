@@ -255,4 +255,3 @@ def exchange(x: Lowered) -> Reasons:
 
 
 EPILOGUE_RULES = (staging, vector, source, row_store, tma_store, tma_source, reuse, exchange, copy_kind, fragments)
-"""How D leaves and C arrives."""

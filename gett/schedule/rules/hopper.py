@@ -128,15 +128,12 @@ def wrong_map(
     size, whole = itemsize(operand.dtype), list(made.box)
     if {len(made.modes), len(made.tile)} != {len(modes)} or sorted(made.order) != list(range(len(modes))):
         yield f"map of {name}: it is for {len(made.modes)} modes, the tensor has {len(modes)}"
-    ranks = {len(made.extents), len(made.strides), len(made.box)}
-    if len(ranks) > 1 or any(m.dim >= made.rank for m in made.modes):
-        yield f"map of {name}: it has {ranks} dimensions, its modes lie along {[m.dim for m in made.modes]}"
+        return
     for dim, step, count in repeats:
-        if dim >= made.rank or step != made.box[dim]:
+        if dim >= len(whole) or step != made.box[dim]:
             yield f"copies of operand {name} are {step} apart along dimension {dim} of {made.box}"
+            return
         whole[dim] *= count
-    if made.itemsize != size:
-        yield f"map of {name}: its elements have {made.itemsize} bytes, those of {operand.dtype} have {size}"
     if made.base_offset:
         yield f"map of {name}: it starts {made.base_offset} bytes from element 0, whose address is passed"
     reason, wanted = "", replace(made, box=tuple(whole))
@@ -277,8 +274,6 @@ def panel(x: Lowered) -> Reasons:
         yield f"{made.blocks} blocks{how} for {panels} panels of {x.plan.extent_l} batches"
 
 
+# How operands travel by tensor map: those that no cluster shares, and with both in shared memory.
 MAP_RULES = (operand_tile, full_k_tiles, panel, mapped_modes, maps, copies)
-"""How operands travel that no cluster shares."""
-
 LOADER_RULES = (operand_tile, atom_majors, mapped_modes, maps, copies, k_residue, cluster, stationary, panel)
-"""How operands travel by tensor map with both in shared memory."""

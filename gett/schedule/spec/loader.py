@@ -178,8 +178,7 @@ class Transpose:
     elements: Count  # of the mode along which the rows run, in a tile; a multiple of 8
 
 
-Transform = Transpose
-"""What happens to the elements of an operand between the loader's copies and the tile that the main loop reads."""
+Transform = Transpose  # what happens to an operand's elements between the copies and the tile that is multiplied
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layouts.access import alignment, contiguous_run, max_vector
-from layouts.box import Box, TileDim
+from layouts.box import Box, TileDim, place_of
 from layouts.modes import Strided, unit_mode
 from layouts.rates import RunRates, run_bandwidth, run_cost
 from tests.sampling import given_few
@@ -173,6 +173,10 @@ def test_tiles_cover_every_element_once(case: tuple[Box, tuple[int, ...], int]) 
     box, _, _ = case
     seen = [c for t in range(box.tiles) for i in range(box.size) if (c := box.coordinates(t, i)) is not None]
     assert sorted(seen) == sorted(itertools.product(*(range(e) for e in box.extents)))
+
+
+def test_digits_of_an_index_take_their_steps() -> None:
+    assert [place_of(i, (2, 3), (1, 10)) for i in range(6)] == [0, 1, 10, 11, 20, 21]
 
 
 def test_a_box_of_cuts_walks_the_other_modes_tile_by_tile() -> None:
