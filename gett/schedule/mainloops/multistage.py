@@ -120,12 +120,6 @@ def block(x: Lowered) -> Reasons:
             yield f"block_{name} = {side} is no multiple of {count} warps times {step}"
 
 
-def stages(x: Lowered) -> Reasons:
-    """The pipeline has two stages or more."""
-    if x.s.multistage.stages < 2:
-        yield f"{x.s.multistage.stages}, a pipeline has at least 2"
-
-
 def k_table(x: Lowered) -> Reasons:
     """Offsets along K come from a table where K is flattened, and only there."""
     box = x.s.tiling.k
@@ -171,7 +165,7 @@ LIMITS = (common.shared_memory, common.threads, accesses, registers, common.boxe
 """What a search runs into. It meets the rest by construction; schedules made by hand or read from a file need not."""
 
 RULES = (
-    *(common.groups, common.parts, common.source, tensor_cores, block, stages, k_table),
+    *(common.groups, common.parts, common.source, tensor_cores, block, k_table),
     *(common.split, common.workspace, common.grid, *LIMITS, loaders, common.vector),
 )
 

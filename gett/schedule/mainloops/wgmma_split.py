@@ -100,8 +100,6 @@ def splitting(x: Lowered) -> Reasons:
     for o, source in zip(x.operands, (loop.a, loop.b), strict=True):
         if source.swizzle_bytes < least_row(source, o.name.lower(), x.size):
             yield f"rows of {source.swizzle_bytes} bytes of operand {o.name}"
-    if loop.plane_stages < 2:  # one is written while products read the other
-        yield f"{loop.plane_stages} k-tiles of planes"
 
 
 def k_order(x: Lowered) -> Reasons:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops import hopper
-from gett.schedule.rules import common
 from gett.schedule.rules.gather import GATHER_RULES, ring_bytes, warp_pieces
 from gett.schedule.rules.hopper import LOADER_RULES, whole_operands
 from gett.schedule.rules.rule import Lowered, Reasons
@@ -30,15 +29,11 @@ def registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
     return hopper.by_accumulators(GATHER_REGISTERS if loop.by_warps else {}, loop.mma_m * columns // 2)
 
 
-def ping_pong(x: Lowered) -> Reasons:
-    """Two warpgroups take turns."""
-    if x.s.hopper.ping_pong and x.s.hopper.warpgroups != 2:
-        yield f"2 warpgroups take turns, not {x.s.hopper.warpgroups}"
-
-
 def warpgroups(x: Lowered) -> Reasons:
-    """The warpgroups share the registers of a multiprocessor."""
+    """The warpgroups share the registers of a multiprocessor; where they take turns there are two that multiply."""
     loop = x.s.hopper
+    if loop.ping_pong and loop.warpgroups != 2:
+        yield f"2 warpgroups take turns, not {loop.warpgroups}"
     fetching, multiplying = registers(x.plan, loop, x.s.tiling.shape[1])
     groups = loop.warpgroups + loop.producers
     needed, there = loop.producers * fetching + loop.warpgroups * multiplying, REGISTERS // groups // 8 * 8 * groups
@@ -83,7 +78,7 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
 
 WGMMA_SS = hopper.HopperKind(
     words="wgmma, both operands in shared memory",
-    rules=hopper.hopper_rules(data_types, (*GATHER_RULES, *LOADER_RULES), ping_pong, common.threads, warpgroups),
+    rules=hopper.hopper_rules(data_types, (*GATHER_RULES, *LOADER_RULES), warpgroups),
     smem=smem,
     registers=registers,
     fields={"kProducerWarpgroups": "producers", "kCpAsyncStages": "cp_async_stages"},

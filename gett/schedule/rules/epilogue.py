@@ -21,7 +21,6 @@ from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
 ATOM_M, MATRIX = 64, 8  # rows of an MMA atom; rows and columns of a matrix that `stmatrix` stores
-LONGEST_ROW = 256  # elements of a row of D that a warp stores at once, a chunk of 16 bytes a lane
 VECTORS: dict[str, tuple[int, ...]] = {"stsm": (MATRIX,), "stsm_t": (MATRIX,), "vec_n": (2, 4, 8), "vec_m": (2, 4, 8)}
 """Elements of 16-bit floats that a copy may write at once."""
 WORDS: dict[str, tuple[int, ...]] = {"pair_n": (2,), "one": (1,), "vec_n": (2, 4)}
@@ -160,8 +159,6 @@ def row_store(x: Lowered) -> Reasons:
         return
     if not data_type(d.dtype).stmatrix or x.s.split_k > 1:
         yield f"{d.dtype} has {x.size_d} bytes, rows are shifted by half-words; K is in {x.s.split_k} slices"
-    if store.run > LONGEST_ROW:
-        yield f"rows of {store.run} elements, a warp stores at most {LONGEST_ROW}"
     first = next(iter(x.dims_d), None)
     if first is None or first.stride != x.size_d or first.box != store.run:
         yield f"rows of {store.run} elements, D's first tiled dimension is {first}"

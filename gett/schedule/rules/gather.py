@@ -116,7 +116,6 @@ def vectors(x: Lowered) -> Reasons:
         group, inner = (o.k, o.box_k) if loader.major == "k" else (o.free, o.box)
         if vector > 1 and not whole_vectors(o.operand, o.tensor, o.modes, group, inner, o.unit, vector):
             yield f"rows of operand {o.name} do not start and end at multiples of {size} bytes"
-
         row = deep if loader.major == "k" else up(o.box.size, 8)
         if row // loader.vector > COPYING:
             yield f"rows of {row} elements of operand {o.name}, {COPYING} threads copy {loader.vector} each"

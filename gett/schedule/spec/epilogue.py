@@ -71,7 +71,7 @@ class VectorStore(ThreadStore):
 class RowStore(ThreadStore):
     """D, whose rows start anywhere, leaves row by row: aligned chunks of 16 bytes, single elements at the ends."""
 
-    run: Count  # elements of a row in a tile
+    run: Annotated[int, Span(1, 256)]  # elements of a row in a tile: a warp stores it at once, 16 bytes a lane
     stage: StagedTile  # how the tile is staged
 
     vector: ClassVar[int] = 1  # elements per store that D's alignment allows anywhere

@@ -7,10 +7,12 @@ What a main loop needs and how people are told of it is said in `gett.schedule.m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from gett.schedule.spec.loader import CpAsync, CpAsyncTile, Gather, HopperLoader, RegisterStaged, Stationary, Tma
-from layouts.domains import Bits, Count, Index, Shift, Vector
+from layouts.domains import MOST, Bits, Count, Index, Shift, Span, Vector
+
+AtLeastTwo = Annotated[int, Span(2, MOST)]  # of k-tiles, one of which is written while products read another
 
 
 class AnyMainloop:
@@ -36,7 +38,7 @@ class Multistage(AnyMainloop):
     a: CpAsync | RegisterStaged
     b: CpAsync | RegisterStaged
     tensor_cores: bool  # whether `mma.sync` multiplies, else ordinary multiply-adds
-    stages: Count
+    stages: AtLeastTwo
     warps: tuple[Count, Count]  # warps along M and N
     batch_warps: Count = 1  # groups of such warps that share the batches of a block
     # Whether offsets along K come from a table in shared memory (flattened K), not from one offset a tile.
@@ -154,7 +156,7 @@ class WgmmaSplit(WarpSpecialised):
     a: Tma | CpAsyncTile
     b: Tma | CpAsyncTile
     stages: Count
-    plane_stages: Count  # k-tiles of planes under way
+    plane_stages: AtLeastTwo  # k-tiles of planes under way
 
     kind: ClassVar[str] = "wgmma split"
     own_k_order: ClassVar[bool] = True

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -316,17 +317,13 @@ def gapped_tile(
     boxes = [(m if g == "m" else n)[i] for g, i in order]
     best: StagedTile | None = None
     # A gap must keep vectors aligned, so it can only follow a run of whole vectors.
-    run = 1
-    allowed: list[int] = []
-    for i, b in enumerate(boxes[:-1]):
-        run *= b
-        if padded and run % max(vector, CHUNK // itemsize) == 0 and len(allowed) < 2:
-            allowed.append(i)
+    runs, whole = itertools.accumulate(boxes[:-1], operator.mul), max(vector, CHUNK // itemsize)
+    allowed = [i for i, run in enumerate(runs) if padded and run % whole == 0][:2]
     for gaps in itertools.product(GAPS, repeat=len(allowed)):
-        steps, step = {}, 1
+        steps, step, behind = {}, 1, dict(zip(allowed, gaps, strict=True))
         for i, (dim, b) in enumerate(zip(order, boxes, strict=True)):
             steps[dim] = step
-            step = step * b + (gaps[allowed.index(i)] if i in allowed else 0)
+            step = step * b + behind.get(i, 0)
         steps_m = tuple([steps.get(("m", i), 0) for i in range(len(m))])
         steps_n = tuple([steps.get(("n", i), 0) for i in range(len(n))])
         # Neighbouring columns are written in pairs, up to 16 bytes.

@@ -220,7 +220,7 @@ SHARED: dict[str, Change] = {
     "staging": of_schedule(lambda s: staged(s, elements=1)),
     "vector": of_schedule(lambda s: stored(s, VectorStore(16, s.epilogue.store.stage))),
     "source": of_schedule(lambda s: stored(s, s.epilogue.store, VectorSource())),
-    "row store": of_schedule(lambda s: stored(s, RowStore(4096, s.epilogue.store.stage))),
+    "row store": of_schedule(lambda s: stored(s, RowStore(3, s.epilogue.store.stage))),
     "tma store": of_schedule(lambda s: store(s, map=longer(s.epilogue.store.map))),
     "tma source": other_c,
     "reuse": of_schedule(lambda s: store(s, reuse_mainloop_smem=True)),
@@ -247,7 +247,7 @@ OWN: dict[type, dict[str, Callable[[], Found]]] = {
         "vectors": made(copied, of_schedule(lambda s: a_copy(s, vector=4))),
         "copying": lambda: (copied()[0], make_gemm_plan(ODD.contraction("float32", precision="fp16x3")), FACTS),
         "offsets": made(copied, backwards),
-        "splitting": made(lambda: base(WgmmaSplit), of_schedule(lambda s: loop(s, plane_stages=1))),
+        "splitting": made(lambda: base(WgmmaSplit), of_schedule(lambda s: raster(s, cluster=(2, 1)))),
         "k order": made(copied, lambda found: deep(48, 48)(of_schedule(short_rows)(found))),
     },
     WgmmaTf32: {

@@ -9,7 +9,6 @@ from typing import Any
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.lower import lower_plan
-from gett.schedule.rules.epilogue import LONGEST_ROW
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.hopper import both_roles
 from gett.schedule.search.tma import OperandMaps
@@ -210,13 +209,6 @@ def wide_row_store() -> Found:
     return replace(s, epilogue=Epilogue(replace(store, run=2 * store.run))), plan, facts
 
 
-def long_row_store() -> Found:
-    s, plan, facts = wide_row_store()
-    store = s.epilogue.store
-    assert isinstance(store, RowStore)
-    return replace(s, epilogue=Epilogue(replace(store, run=2 * LONGEST_ROW))), plan, facts
-
-
 def exchanged(s: Schedule) -> Schedule:
     exchange = store_of(s).exchange
     assert exchange is not None
@@ -256,6 +248,7 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.plain, lambda s: raster(s, cluster=(-1, -1))),
         changed(hopper.plain, lambda s: replace(s, workspace_bytes=-1)),
         changed(hopper.plain, lambda s: staged(s, swizzle_bytes=48)),
+        changed(wide_row_store, lambda s: replace(s, epilogue=Epilogue(replace(s.epilogue.store, run=512)))),
         changed(hopper.gathered, lambda s: loop(s, a=replace(s.hopper.a, run=0))),
     ],
     "splits": [changed(hopper.plain, lambda s: tiling(s, splits=(Split("m", 0, 24),)))],
@@ -284,9 +277,11 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.mma_tiles, lambda s: stream_k(s, 5)),
         changed(hopper.exchanging, lambda s: stream_k(s, 10)),
     ],
-    "ping pong": [changed(hopper.plain, lambda s: loop(s, ping_pong=True, warpgroups=3))],
-    "threads": [changed(hopper.plain, lambda s: loop(s, warpgroups=8, ping_pong=False))],
-    "warpgroups": [changed(hopper.plain, lambda s: loop(s, warpgroups=3, ping_pong=False))],
+    "warpgroups": [
+        changed(hopper.plain, lambda s: loop(s, ping_pong=True, warpgroups=3)),
+        changed(hopper.plain, lambda s: loop(s, warpgroups=8, ping_pong=False)),
+        changed(hopper.plain, lambda s: loop(s, warpgroups=3, ping_pong=False)),
+    ],
     "mma tiles": [
         changed(hopper.plain, lambda s: tiling(s, mma_tiles=3)),
         changed(hopper.gathered, lambda s: tiling(s, mma_tiles=2, shape=s.tiling.shape)),
@@ -387,7 +382,7 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.added, lambda s: replace(s, epilogue=replace(s.epilogue, source=None))),
         changed(hopper.added, lambda s: replace(s, epilogue=replace(s.epilogue, source=VectorSource()))),
     ],
-    "row store": [wide_row_store, long_row_store],
+    "row store": [wide_row_store],
     "tma store": [
         changed(hopper.plain, lambda s: with_store(s, map=longer(store_of(s).map))),
         changed(hopper.plain, lambda s: with_store(s, map=replace(store_of(s).map, base_offset=16))),

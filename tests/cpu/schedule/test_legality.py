@@ -111,7 +111,7 @@ WRONG: dict[str, tuple[Callable[[], Found], str]] = {
     "gather with a cluster": (CASES["producers"][3], "producers"),
     "a panel scheduler and nothing stationary": (panel_of_none, "panel"),
     "rows from a tile that is staged for a map": (row_store_for_a_map, "copy kind"),
-    "ping-pong of three warpgroups": (CASES["ping pong"][0], "ping pong"),
+    "ping-pong of three warpgroups": (CASES["warpgroups"][0], "warpgroups"),
 }
 
 

@@ -134,6 +134,8 @@ HOLES: list[tuple[type, Callable[[Schedule], Schedule], str]] = [
     (Multistage, lambda s: replace(s, arch="sm_100a"), "architecture"),
     (Multistage, lambda s: replace(s, arch="zz"), "domains"),
     (Multistage, lambda s: loop(s, warps=(0, 1)), "domains"),
+    (Multistage, lambda s: loop(s, stages=1), "domains"),
+    (WgmmaSplit, lambda s: loop(s, plane_stages=1), "domains"),
     (Multistage, lambda s: side(s, vector=0), "domains"),
     (RegisterStaged, lambda s: side(s, vector_group="k" if s.multistage.a.vector_group == "mn" else "mn"), "loaders"),
     (StreamMap, lambda s: side(s, width=16), "vectors"),

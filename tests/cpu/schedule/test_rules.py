@@ -118,7 +118,6 @@ MULTISTAGE: dict[str, tuple[Callable[[], Made], str]] = {
     "block": (lambda: (multistage(GEMM, batch_warps=3), GEMM), "1 batches in a block are not shared evenly by 3"),
     "block, warps": (lambda: (multistage(GEMM, warps=(2, 3)), GEMM), "block_n = 64 is no multiple of 3 warps times 8"),
     "block, depth": (lambda: (multistage(GEMM, block=(64, 64, 24)), GEMM), "block_k = 24 is no multiple of 1 .* 16"),
-    "stages": (lambda: (multistage(GEMM, stages=1), GEMM), "stages: 1, a pipeline has at least 2"),
     "k table": (lambda: (multistage(TWO_K, k_table=True), TWO_K), "need K flattened"),
     "split": (lambda: (multistage(GEMM, split=11), GEMM), "11 slices of 2 out of 16 k-tiles leave"),
     "workspace": (lambda: (multistage(GEMM, split=2, workspace=1000), GEMM), "1000 bytes, partial sums take 2097152"),
