@@ -44,14 +44,10 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     return SmemPlan(sum(up(image_size(t.m, x.image(t.m)) * x.size, ROW_BYTES) for x in staged))
 
 
-def kind(x: Lowered) -> Reasons:
-    """A kernel that sums runs plans with sums, one that maps the others."""
+def operands(x: Lowered) -> Reasons:
+    """A kernel that sums runs plans with sums, one that maps the others; it reads the plan's tensors and no others."""
     if x.s.mainloop.sums != (x.plan.extent_k != 1):
         yield f"K has {x.plan.extent_k} elements, which are no matter for a {type(x.s.mainloop).__name__}"
-
-
-def operands(x: Lowered) -> Reasons:
-    """The tensors of the plan are read, and no others."""
     loads, tensors = _loads(x.s.stream), output_views(x.plan)
     for t in (A, B, C):
         if (t in loads) != (t in tensors):
@@ -100,7 +96,8 @@ def walks(x: Lowered) -> Reasons:
 
 
 def staging(x: Lowered) -> Reasons:
-    """Only maps stage operands, swizzled within rows of 128 bytes."""
+    """Only maps stage operands, swizzled within rows of 128 bytes; a thread's rows share what is the same for them."""
+    views, step = output_views(x.plan), x.s.stream.row_step
     for t, load in _loads(x.s.stream).items():
         if load.staged and (x.s.mainloop.sums or load.splat):
             yield f"{NAMES[t]} passes through shared memory in maps only, and then element by element"
@@ -108,6 +105,8 @@ def staging(x: Lowered) -> Reasons:
             yield f"C is read where sums are stored, element by element, not {load.width} at a time or as one for all"
         if not load.staged and (load.walk or load.mask or load.shift):
             yield f"{NAMES[t]} passes no shared memory, in which {load.mask} and {load.shift} swizzle {load.walk}"
+        if load.shared and not views[t].same_rows(x.s.tiling.m, step):
+            yield f"outputs that are {step} apart read different elements of {NAMES[t]}"
 
 
 def vectors(x: Lowered) -> Reasons:
@@ -143,14 +142,6 @@ def _accesses(name: str, load: StreamLoad, view: TensorView, box: Box, vector: i
         yield f"{vector} elements of {name} in accesses of {load.width} lie along {cuts[0][1]} of a mode"
 
 
-def shared(x: Lowered) -> Reasons:
-    """An operand is shared by the rows of a thread only if it does not vary among them."""
-    views, step = output_views(x.plan), x.s.stream.row_step
-    for t, load in _loads(x.s.stream).items():
-        if load.shared and not views[t].same_rows(x.s.tiling.m, step):
-            yield f"outputs that are {step} apart read different elements of {NAMES[t]}"
-
-
 def small(x: Lowered) -> Reasons:
     """A thread has all of K and of N, which are few, and a block what its boxes have."""
     t = x.s.tiling
@@ -183,8 +174,8 @@ def matrix_vectors(x: Lowered) -> Reasons:
 
 
 LIMITS = (common.grid, common.shared_memory)  # what a search runs into; it meets the rest by construction
-_READ = (kind, common.groups, common.parts, operands, common.source, common.threads)
-_SHARED = (*(common.modes, common.split, common.workspace, walks, staging, vectors, shared), *LIMITS)
+_READ = (operands, common.groups, common.parts, common.source, common.threads)
+_SHARED = (*(common.modes, common.split, common.workspace, walks, staging, vectors), *LIMITS)
 
 MAP_RULES = (*_READ, counts, block, *_SHARED)
 SUM_RULES = (*_READ, counts, block, common.boxes, *_SHARED)

@@ -58,12 +58,14 @@ def precision(x: Lowered) -> Reasons:
 
 
 def groups(x: Lowered) -> Reasons:
-    """Each box belongs to the extents of its group."""
+    """Each box belongs to the extents of its group; that of L is cut where a block may make several batches."""
     t, plan = x.s.tiling, x.plan
+    if t.l is not None and not x.s.mainloop.many_batches:
+        yield f"{t.batches} batches in a block of a {type(x.s.mainloop).__name__}, which makes tiles of 1"
     modes = {"m": plan.m, "n": plan.n, "k": plan.k, "l": plan.l}
     if x.s.mainloop.one_group:  # D's modes are one, and what is not summed over has none
         modes |= {"m": output_modes(plan), "n": (), "k": plan.k if plan.extent_k not in (0, 1) else ()}
-    batches = (("l", t.l),) if t.l is not None and x.s.mainloop.many_batches else ()
+    batches = (("l", t.l),) if t.l is not None else ()
     for name, box in (("m", t.m), ("n", t.n), ("k", t.k), *batches):
         extents = tuple(m.extent for m in modes[name])
         if box.extents != extents:
@@ -95,8 +97,6 @@ def boxes(x: Lowered) -> Reasons:
 def parts(x: Lowered) -> Reasons:
     """A block makes one tile of one MMA tile, and stores vectors; of sums, single elements."""
     loop, store, scheduler = x.s.mainloop, x.s.epilogue.store, x.s.scheduler
-    if x.s.tiling.l is not None and not loop.many_batches:
-        yield f"{x.s.tiling.batches} batches in a block of a {type(loop).__name__}"
     if x.s.epilogue.source_map is not None:
         yield f"C by 1 tensor map, which a {type(loop).__name__} has no warp for"
     if scheduler.persistent or x.s.tiling.mma_tiles != 1:

@@ -48,7 +48,7 @@ def whole_operands(x: Lowered, source: str) -> Reasons:
 
 
 def scheduler(x: Lowered) -> Reasons:
-    """Persistent blocks make tiles of one batch each; there are enough for a cluster, which begin in some order."""
+    """Blocks are persistent; there are enough for a cluster, which begin in some order."""
     made, order = x.s.scheduler, x.s.scheduler.cluster_order
     if not made.persistent:
         yield "Hopper blocks are persistent, this one makes 1 tile and ends"
@@ -56,8 +56,6 @@ def scheduler(x: Lowered) -> Reasons:
         yield f"{made.blocks} blocks in clusters of {x.s.cluster}, for {x.facts.sm_count} multiprocessors"
     if sorted(order) != list(range(len(order))) or len(order) > ORDERED:
         yield f"{len(order)} clusters begin at {order}, no permutation of {ORDERED} at most"
-    if x.s.tiling.l is not None:
-        yield f"{x.s.tiling.batches} batches in a block, a Hopper block makes tiles of 1"
 
 
 def batches_together(x: Lowered) -> Reasons:

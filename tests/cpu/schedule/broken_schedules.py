@@ -256,7 +256,10 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     "hopper": [blackwell],
     "data types": [doubles],
     "product": [without_k],
-    "groups": [changed(hopper.plain, lambda s: tiling(s, m=Box.of_cuts((4000,), {0: 128})))],
+    "groups": [
+        changed(hopper.plain, lambda s: tiling(s, m=Box.of_cuts((4000,), {0: 128}))),
+        changed(hopper.plain, lambda s: tiling(s, l=Box((), ()))),
+    ],
     "extents": [endless],
     "scheduler": [
         changed(hopper.plain, lambda s: replace(s, scheduler=OneTile(1, 1))),
@@ -264,7 +267,6 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.clustered, lambda s: raster(s, blocks=1)),
         changed(hopper.plain, lambda s: raster(s, cluster_order=(0, 2))),
         changed(hopper.plain, lambda s: raster(s, cluster_order=tuple(range(300)))),
-        changed(hopper.plain, lambda s: tiling(s, l=Box((), ()))),
     ],
     "batches together": [
         changed(hopper.plain, lambda s: raster(s, group_l=2)),

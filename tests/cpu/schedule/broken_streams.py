@@ -88,7 +88,6 @@ SHARED: dict[str, Callable[[Found], Found]] = {
     "walks": of_schedule(lambda s: loop(s, walk_d=())),
     "staging": of_schedule(lambda s: read(s, mask=1, staged=False)),
     "vectors": of_schedule(lambda s: read(s, width=16)),
-    "shared": of_schedule(lambda s: read(s, shared=True)),
     "grid": of_schedule(lambda s: replace(s, scheduler=OneTile(group_m=1 << 20))),
     "shared memory": small,
 }
@@ -96,13 +95,13 @@ SHARED: dict[str, Callable[[Found], Found]] = {
 
 OWN: dict[type, dict[str, Callable[[Found], Found]]] = {
     StreamMap: {
-        "kind": lambda found: (found[0], other_plan(StreamSum), found[2]),
+        "operands": lambda found: (found[0], other_plan(StreamSum), found[2]),
         "staging": of_schedule(lambda s: read(s, splat=True)),
     },
     StreamSum: {
-        "kind": lambda found: (found[0], other_plan(StreamMap), found[2]),
+        "operands": lambda found: (found[0], other_plan(StreamMap), found[2]),
         "vectors": of_schedule(lambda s: loop(s, b=replace(s.stream.b, width=16))),
-        "shared": of_schedule(lambda s: loop(s, b=replace(s.stream.b, shared=True))),
+        "staging": of_schedule(lambda s: loop(s, b=replace(s.stream.b, shared=True))),
         "boxes": of_schedule(lambda s: tiling(s, k=Box(s.tiling.k.extents, (TileDim((0,), 512),)))),
     },
     StreamMatrix: {

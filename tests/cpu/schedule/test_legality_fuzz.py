@@ -139,10 +139,10 @@ HOLES: list[tuple[type, Callable[[Schedule], Schedule], str]] = [
     (Multistage, lambda s: side(s, vector=0), "domains"),
     (RegisterStaged, lambda s: side(s, vector_group="k" if s.multistage.a.vector_group == "mn" else "mn"), "loaders"),
     (StreamMap, lambda s: side(s, width=16), "vectors"),
-    (StreamMap, lambda s: replace(s, tiling=replace(s.tiling, l=ONE)), "parts"),
+    (StreamMap, lambda s: replace(s, tiling=replace(s.tiling, l=ONE)), "groups"),
     (StreamSum, lambda s: loop(s, c=StreamLoad(splat=True)), "staging"),
     (StreamSum, lambda s: loop(s, a=replace(s.mainloop.a, shift=1)), "staging"),
-    (StreamMatrix, lambda s: replace(s, tiling=replace(s.tiling, l=ONE)), "parts"),
+    (StreamMatrix, lambda s: replace(s, tiling=replace(s.tiling, l=ONE)), "groups"),
     (StreamMatrix, lambda s: loop(s, unroll=4096), "matrix vectors"),
 ]
 

@@ -195,9 +195,10 @@ def flattened() -> Schedule:
 
 
 STREAM: dict[str, tuple[Callable[[], Made], str]] = {
-    "kind": (lambda: (replace(SUMS, mainloop=StreamMap(StreamLoad(), None, None, 256, 1, 1, SUMS.mainloop.walk_d),
-                              tiling=replace(SUMS.tiling, shape=(SUMS.tiling.m.size, 1, 1), k=cut(4096, 1)),
-                              smem=SmemPlan(0)), SUM), "K has 4096 elements"),
+    "operands, kind": (
+        lambda: (replace(SUMS, mainloop=StreamMap(StreamLoad(), None, None, 256, 1, 1, SUMS.mainloop.walk_d),
+                         tiling=replace(SUMS.tiling, shape=(SUMS.tiling.m.size, 1, 1), k=cut(4096, 1)),
+                         smem=SmemPlan(0)), SUM), "K has 4096 elements"),
     "groups": (lambda: (replace(MAP, tiling=replace(MAP.tiling, n=Box((1,), (TileDim((0,), 1),)))), TRANSPOSE),
                r"box_n is for extents \(1,\)"),
     "parts": (lambda: (replace(MAP, epilogue=Epilogue(VectorStore(1))), TRANSPOSE), "stored in vectors of 4"),
@@ -215,7 +216,8 @@ STREAM: dict[str, tuple[Callable[[], Made], str]] = {
     "walks": (lambda: (with_loop(MAP, walk_d=MAP.mainloop.walk_d[:1]), TRANSPOSE), "each element of D's tile once"),
     "staging": (lambda: (with_loop(SUMS, a=replace(SUMS.mainloop.a, mask=1)), SUM), "passes no shared memory"),
     "vectors": (lambda: (with_loop(MAP, a=replace(MAP.mainloop.a, width=8)), TRANSPOSE), "accesses of 8 elements of A"),
-    "shared": (lambda: (with_loop(SUMS, a=replace(SUMS.mainloop.a, shared=True)), SUM), "different elements of A"),
+    "staging, shared": (lambda: (with_loop(SUMS, a=replace(SUMS.mainloop.a, shared=True)), SUM),
+                        "different elements of A"),
     "grid": (lambda: (stream_schedule(BIG, FACTS), BIG), "exceed the grid's limit"),
     "shared memory": (lambda: (MAP, TRANSPOSE, CHUNKS), "gives a block 1024"),
 }  # fmt: skip
