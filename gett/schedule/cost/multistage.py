@@ -57,8 +57,7 @@ class MultistageCost:
     def estimate(self, s: Schedule) -> Estimate:
         """Expected time of a schedule without a split, at the best split of K."""
         t, facts = s.tiling, self.facts
-        cost_a, cost_b = self._traffic(A, self.plan.m, t.m, t), self._traffic(B, self.plan.n, t.n, t)
-        cost_d = self._traffic(D, self.plan.m, t.m, t)
+        cost_a, cost_b, cost_d = (self._traffic(tensor, t) for tensor in (A, B, D))
         read = self.read_a * cost_a + self.read_b * cost_b
         written = self.stored_d * cost_d + self.read_c * cost_d
         tiles = t.tiles(self.plan.extent_l)
@@ -134,14 +133,13 @@ class MultistageCost:
         of_kind = min(factors.tensor_cores if self.tensor_cores else factors.multiply_adds, factors.elements)
         return (launch_us + of_kind * (us - launch_us)) * ROUNDED
 
-    def _traffic(self, tensor: int, modes: tuple[Strided, ...], box: Box, t: Tiling) -> float:
+    def _traffic(self, tensor: int, t: Tiling) -> float:
         """Relative cost of a tensor's bytes, worked out once for boxes that many schedules share."""
-        second = t.n if tensor == D else t.k
-        key = (tensor, box, second, t.l)
+        plan, first, second = self.plan, t.n if tensor == B else t.m, t.n if tensor == D else t.k
+        key = (tensor, first, second, t.l)
         if key not in self.traffic:
-            groups = [(box, modes), (second, self.plan.n if tensor == D else self.plan.k)]
-            if t.l is not None:
-                groups.append((t.l, self.plan.l))
+            groups = [(first, plan.n if tensor == B else plan.m), (second, plan.n if tensor == D else plan.k)]
+            groups += [(t.l, plan.l)] if t.l is not None else []
             boxes = [(cut, [s.strides[tensor] for s in group]) for cut, group in groups]
             run = run_of_boxes(boxes, self.plan.size(tensor))
             start = alignment_of_boxes(boxes, run)

@@ -19,28 +19,23 @@ LEADS, LEADS_COMPLEX = (4, 8), (4, 4)
 SPARE = 32  # registers that a thread needs beside sums and fragments, whose places in either major are kept
 
 
-def dmma_step(mma_m: int, columns: int, parts: int) -> int:
-    """K of one instruction of float64: sums are read and written half as often by 16 as by 8, if registers suffice.
+def dmma_step(mma_m: int, columns: int, parts: int) -> tuple[int, int]:
+    """K of one instruction of float64, also as parts, and the registers that a thread needs for it.
 
-    A complex number's parts are two of its k.
+    Sums are read and written half as often by 16 k as by 8, if registers suffice; a complex number's parts are two of
+    its k. A number takes two registers, and a lane has a fourth of the k of a row. Of A there are two steps, one of
+    which takes twice as many where numbers are complex, since either part is multiplied by both of B's. Of B there are
+    four times one row of eight columns, or two where each is multiplied by four products.
     """
-    return 16 if _needed(mma_m, columns, 16, parts) <= hopper.THREAD_REGISTERS[1] or parts > 1 else 8
+    steps, rows = (3, 2) if parts > 1 else (2, 4)
+    needed = {k: parts * mma_m * columns + k * steps * mma_m + k // 2 * rows + SPARE for k in (8, 16)}
+    step = 16 if parts > 1 or needed[16] <= hopper.THREAD_REGISTERS[1] else 8
+    return step, needed[step]
 
 
 def dmma_registers(mma_m: int, columns: int, parts: int) -> tuple[int, int]:
     """Registers of a thread that multiplies float64, also as parts: those that it needs, and those it has."""
-    return _needed(mma_m, columns, dmma_step(mma_m, columns, parts), parts), hopper.THREAD_REGISTERS[1]
-
-
-def _needed(mma_m: int, columns: int, step: int, parts: int) -> int:
-    """Registers for instructions of `step` k.
-
-    A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, one of which takes twice as
-    many where numbers are complex, since either part is multiplied by both of B's. Of B there are four times one row of
-    eight columns, or two where each is multiplied by four products.
-    """
-    steps, rows = (3, 2) if parts > 1 else (2, 4)
-    return parts * mma_m * columns + step * steps * mma_m + step // 2 * rows + SPARE
+    return dmma_step(mma_m, columns, parts)[1], hopper.THREAD_REGISTERS[1]
 
 
 def data_types(x: Lowered) -> Reasons:
@@ -74,7 +69,7 @@ def k_of_doubles(x: Lowered) -> Reasons:
 
 def multiplies(plan: GemmPlan, s: Schedule) -> str:
     """The class whose instructions have as much K as registers allow."""
-    return f"gett::Dmma<{dmma_step(s.hopper.mma_m, s.tiling.shape[1], parts(plan))}>"
+    return f"gett::Dmma<{dmma_step(s.hopper.mma_m, s.tiling.shape[1], parts(plan))[0]}>"
 
 
 DMMA_TMA = hopper.HopperKind(

@@ -171,7 +171,7 @@ def check(spec: Spec, tmp_path: Path) -> None:
     if lead_a > 1:  # B's k in A's order
         values[1] = values[1].reshape(-1, lead_a, lead_b).swapaxes(1, 2).reshape(-1, deep)
     count_parts = parts(spec.plan)
-    headers, step = includes("core/index", "mainloop/dmma_tma"), dmma_step(loop.mma_m, columns, count_parts)
+    headers, step = includes("core/index", "mainloop/dmma_tma"), dmma_step(loop.mma_m, columns, count_parts)[0]
     program = PROGRAM.replace("STEP", str(step))
     if reuses_smem(spec.schedule):
         program = program.replace("kReuseMainloopSmem = false", "kReuseMainloopSmem = true")
