@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 from layouts.box import Box
 
@@ -98,20 +99,14 @@ def _flattened_parts(box: Box, i: int, strides: Sequence[int]) -> list[tuple[int
     return parts
 
 
-def run_alignment(box: Box, strides: Sequence[int], run_bytes: int, base_alignment: int = 256) -> int:
+def alignment_of_boxes(boxes: Iterable[BoxStrides], run_bytes: int, base_alignment: int = 256) -> int:
     """Alignment in bytes (a power of two up to 256) of the starts of a tile's contiguous runs, over all tiles.
 
     Args:
-        box: How the modes are cut.
-        strides: Byte stride of each mode in this tensor.
-        run_bytes: Length of the runs, as `contiguous_run` gives it.
+        boxes: Of the groups in which the tensor's modes lie.
+        run_bytes: Length of the runs, as `run_of_boxes` gives it.
         base_alignment: Alignment of the element at coordinate 0.
     """
-    return alignment_of_boxes(((box, strides),), run_bytes, base_alignment)
-
-
-def alignment_of_boxes(boxes: Iterable[BoxStrides], run_bytes: int, base_alignment: int = 256) -> int:
-    """`run_alignment` of a tensor whose modes lie in several groups, each with its box."""
     steps = []
     for box, strides in boxes:
         extents = box.extents
@@ -126,6 +121,45 @@ def alignment_of_boxes(boxes: Iterable[BoxStrides], run_bytes: int, base_alignme
                 elif dim.box < (extents[m] if single else box.dim_extent(i)):  # cut
                     steps.append(stride * dim.box if single else stride)
     return alignment(base_alignment, steps)
+
+
+class Runs:
+    """Contiguous runs of a tensor in tiles: what all boxes of its modes, which lie in some groups, have in common.
+
+    Attributes:
+        groups: The strides of each group.
+        itemsize: Bytes of an element.
+        modes: Those that the tensor varies along, the nearest first: distance, position, extent, and the alignment that
+            this distance and those of farther ones have in common.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[int]], extents: Sequence[int], itemsize: int) -> None:
+        self.groups, self.itemsize = groups, itemsize
+        strides = [stride for group in groups for stride in group]
+        varying = ((abs(s), i, e) for i, (s, e) in enumerate(zip(strides, extents, strict=True)) if s and e > 1)
+        modes = sorted(varying, key=itemgetter(0))
+        self.modes = [(*x, alignment(0, [far for far, _, _ in modes[i:]])) for i, x in enumerate(modes)]
+
+    def of_boxes(self, *boxes: Box) -> tuple[int, int]:
+        """`run_of_boxes` and `alignment_of_boxes` of a box of each group."""
+        if not any(box.flattens for box in boxes):
+            return self.of_cut([cut for box in boxes for cut in box.cut])
+        both = tuple(zip(boxes, self.groups, strict=True))
+        run = run_of_boxes(both, self.itemsize)
+        return run, alignment_of_boxes(both, run)
+
+    def of_cut(self, cut: Sequence[int]) -> tuple[int, int]:
+        """The same where a tile takes so many elements of each mode."""
+        run, aligned, whole = self.itemsize, 256, True
+        for distance, i, extent, common in self.modes:
+            if distance > run or (distance == run and not whole):
+                return run, math.gcd(aligned, common)
+            taken = cut[i]
+            if distance == run and taken > 1:
+                run, whole = run * min(taken, extent), taken >= extent
+            if taken < extent:
+                aligned = math.gcd(aligned, distance * taken)
+        return run, aligned
 
 
 def _segments(modes: Sequence[int], extents: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:

@@ -5,6 +5,7 @@ Shared memory has 32 banks of 4 bytes; a warp's access of up to 16 bytes a lane 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -20,7 +21,8 @@ SWIZZLES = (32, 64, 128)  # bytes of a row that the hardware's swizzles permute
 
 def swizzle_dividing(run_bytes: int) -> int:
     """The widest swizzle whose rows divide a run, 16 for none; 0 where the run is no multiple of 16 bytes."""
-    return next((s for s in (*reversed(SWIZZLES), CHUNK) if run_bytes % s == 0), 0)
+    widest = math.gcd(run_bytes, SWIZZLES[-1])
+    return widest if widest >= CHUNK else 0
 
 
 def swizzle_holding(run_bytes: int) -> int:

@@ -15,7 +15,7 @@ from gett.hw.device import nearest
 from gett.hw.dtypes import products_of, warpgroup_atom
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.tile.wgmma_tile import OperandTiling
-from layouts.access import alignment_of_boxes, run_of_boxes
+from layouts.access import Runs
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 from layouts.rates import L2_LINE, SECTOR, run_cost
@@ -57,6 +57,7 @@ class CopyCost:
         self.atom, self.real_products = warpgroup_atom(c.dtype, c.precision), c.real_products
         self.lanes = facts.tensor_lanes[products_of(c.dtype, c.precision)[0].name]
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
+        self.runs: dict[tuple[int, tuple[int, ...]], Runs] = {}
         self.known_runs: dict[tuple[int, Box, Box], tuple[int, int]] = {}
         self.known_loads: dict[tuple[int, Box, int, Box], Loads] = {}
         self.known_costs: dict[tuple[int, Box, Box, bool, int], float] = {}
@@ -86,10 +87,11 @@ class CopyCost:
         """Bytes of a tensor that lie together in a tile, and the alignment of their starts."""
         key = (tensor, first.box, second)
         if key not in self.known_runs:
-            strides = [s.strides[tensor] for s in first.modes]
-            boxes = ((first.box, strides), (second, [s.strides[tensor] for s in modes]))
-            run = run_of_boxes(boxes, self.item(tensor))
-            self.known_runs[key] = run, alignment_of_boxes(boxes, run)
+            extents = (*first.box.extents, *second.extents)  # splits differ in them
+            if (tensor, extents) not in self.runs:
+                strides = [[s.strides[tensor] for s in group] for group in (first.modes, modes)]
+                self.runs[tensor, extents] = Runs(strides, extents, self.item(tensor))
+            self.known_runs[key] = self.runs[tensor, extents].of_boxes(first.box, second)
         return self.known_runs[key]
 
     def lines(self, run: int, store: bool = False) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heapify, heappop
 
-from layouts.access import alignment_of_boxes, run_of_boxes
+from layouts.access import Runs
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
 from layouts.rates import SECTOR, RunRates, run_cost
@@ -54,49 +54,29 @@ class _Cost:
         known: By box.
     """
 
-    def __init__(self, memory: RunRates, extents: tuple[int, ...], order: Sequence[int], tensor: Weight) -> None:
+    def __init__(self, memory: RunRates, extents: tuple[int, ...], tensor: Weight) -> None:
         self.memory, self.tensor, self.elsewhere = memory, tensor, tensor.unit is None
         self.known: dict[Cut, float] = {}
         self.least = tensor.weight if self.elsewhere else self._of_run(memory.long_run, SECTOR)
         strides, extents_p = zip(*tensor.partners, strict=True) if tensor.partners else ((), ())
-        assumed = [_assumed(extent) for extent in extents_p]
-        self.partners = Box(extents_p, tuple(TileDim((i,), x) for i, x in enumerate(assumed))), strides
-        # (distance, mode or -1, elements taken of a partner, extent), the nearest first, and what the farther have
-        # in common.
-        modes = [(abs(tensor.strides[m]), m, 0, extents[m]) for m in order if tensor.strides[m] and extents[m] > 1]
-        modes += [(abs(s), -1, x, e) for s, x, e in zip(strides, assumed, extents_p, strict=True) if e > 1]
-        self.modes = sorted(modes, key=lambda x: x[0])
-        self.common = [math.gcd(256, *(x[0] for x in self.modes[i:])) for i in range(len(self.modes))]
+        self.assumed = tuple([_assumed(extent) for extent in extents_p])
+        self.partners = Box(extents_p, tuple(TileDim((i,), x) for i, x in enumerate(self.assumed)))
+        self.runs = Runs((tensor.strides, strides), (*extents, *extents_p), tensor.itemsize)
 
     def __call__(self, cut: Cut) -> float:
         """That of a box."""
         if self.elsewhere:
             return self.least
         if cut not in self.known:
-            self.known[cut] = self._of_run(*(self._flattened_run(cut) if isinstance(cut, Box) else self._run(cut)))
+            if isinstance(cut, Box):
+                run = self.runs.of_boxes(cut, self.partners)
+            else:
+                run = self.runs.of_cut((*cut, *self.assumed))
+            self.known[cut] = self._of_run(*run)
         return self.known[cut]
 
     def _of_run(self, run: int, alignment: int) -> float:
         return self.tensor.weight * run_cost(self.memory, run, store=self.tensor.store, start_alignment=alignment)
-
-    def _run(self, cut: tuple[int, ...]) -> tuple[int, int]:
-        """`run_of_boxes` and `alignment_of_boxes` of a box that flattens nothing."""
-        run, aligned, whole = self.tensor.itemsize, 256, True
-        for i, (distance, mode, taken, extent) in enumerate(self.modes):
-            if distance > run or (distance == run and not whole):
-                return run, math.gcd(aligned, self.common[i])
-            if mode >= 0:
-                taken = cut[mode]
-            if distance == run and taken > 1:
-                run, whole = run * min(taken, extent), taken >= extent
-            if taken < extent:
-                aligned = math.gcd(aligned, distance * taken)
-        return run, aligned
-
-    def _flattened_run(self, box: Box) -> tuple[int, int]:
-        boxes = ((box, self.tensor.strides), self.partners)
-        run = run_of_boxes(boxes, self.tensor.itemsize)
-        return run, alignment_of_boxes(boxes, run)
 
 
 def partner_modes(modes: Sequence[Strided], tensor: int) -> tuple[tuple[int, int], ...]:
@@ -148,7 +128,7 @@ class _Group:
             return m != first, min(steps, default=math.inf)
 
         self.extents, self.order = extents, sorted(modes, key=nearest)
-        self.costs = [_Cost(memory, extents, self.order, tensor) for tensor in tensors]
+        self.costs = [_Cost(memory, extents, tensor) for tensor in tensors]
         along = [sorted(modes, key=lambda m: (m != first, abs(t.strides[m]) or math.inf)) for t in tensors]
         by_turns = dict.fromkeys(m for step in zip(*along, strict=True) for m in step)
         self.growths = list(dict.fromkeys(map(tuple, (*along, by_turns))))
