@@ -5,8 +5,8 @@ Both refer to one piece of the plan's contraction. Owns where copies lie in the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from gett.ir.contraction import Contraction
 from gett.ir.gemm import GemmPlan, make_gemm_plan
@@ -36,7 +36,8 @@ class PackedPlans:
     workspace_bytes: int  # room for all copies of a piece
 
 
-def packed_plans(contraction: Contraction, cuts: tuple[tuple[int, int], ...], names: Sequence[str]) -> PackedPlans:
+@lru_cache(maxsize=64)
+def packed_plans(contraction: Contraction, cuts: tuple[tuple[int, int], ...], names: tuple[str, ...]) -> PackedPlans:
     """The plans of a piece, with copies of the tensors of these names (of `a`, `b`, `d`)."""
     piece = piece_of(contraction, cuts)
     assert piece.b is not None
@@ -54,7 +55,7 @@ def packed_plans(contraction: Contraction, cuts: tuple[tuple[int, int], ...], na
 
 def plans_of(plan: GemmPlan, packing: Packing) -> PackedPlans:
     """The plans of a plan's packed schedule."""
-    return packed_plans(plan.contraction, packing.cuts, [n for n in "abd" if getattr(packing, n) is not None])
+    return packed_plans(plan.contraction, packing.cuts, tuple(n for n in "abd" if getattr(packing, n) is not None))
 
 
 def product_of(schedule: Schedule) -> Schedule:

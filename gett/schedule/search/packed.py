@@ -171,7 +171,7 @@ def _may_copy(c: Contraction, x: Operand) -> bool:
     return not repeated and itemsize(x.dtype) in BITS
 
 
-def choose_cuts(c: Contraction, names: Sequence[str], limit: int) -> list[Cuts]:
+def choose_cuts(c: Contraction, names: tuple[str, ...], limit: int) -> list[Cuts]:
     """Pieces whose copies fit into the limit: all at once, else few along each group of D's modes.
 
     Pieces along batch modes share no operand but cut the rows in which tensors lie; along M or N one operand is copied
@@ -199,7 +199,7 @@ def choose_cuts(c: Contraction, names: Sequence[str], limit: int) -> list[Cuts]:
 
 
 def _fewest(
-    c: Contraction, names: Sequence[str], limit: int, modes: Sequence[int], divides: bool, before: Cuts
+    c: Contraction, names: tuple[str, ...], limit: int, modes: Sequence[int], divides: bool, before: Cuts
 ) -> Cuts | None:
     """The fewest pieces along some modes that fit into a limit, the first mode cut first; None where none do.
 
