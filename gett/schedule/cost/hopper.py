@@ -17,7 +17,7 @@ from gett.hw.hopper_rates import HopperModel
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import Loads
 from gett.schedule.cost.estimate import Estimate, bounded_split, fastest, split_us
-from gett.schedule.cost.hopper_units import LoopCost
+from gett.schedule.cost.hopper_units import LoopCost, Units
 from gett.schedule.cost.staging import Staging, StagingCost
 from gett.schedule.spec.hopper_needs import MOST_STAGES, parts
 from gett.schedule.spec.schedule import PARTS, Schedule
@@ -26,6 +26,9 @@ from layouts.rates import L2_LINE
 
 PORT = 128
 """Bytes that shared memory moves a clock."""
+
+UNITS = "tensor cores", "shared memory", "L2", "copies"
+"""What k-tiles ask for; the last are threads that copy."""
 
 
 class Loop(NamedTuple):
@@ -98,20 +101,19 @@ class HopperCost(StagingCost):
                 copies += (load.shared if blocks > 1 else load.clocks) / mma_tiles
             elif tile.panel == "each" and name == tile.stationary:  # it comes once a panel, or a block's share of it
                 panel = tile.k.tiles * load.clocks / min(reads, tiles / self.facts.sm_count)
-        return self.of_units(tile, copies, panel)
+        return self.of_units(tile, self.mainloop.units(self, tile), copies, panel)
 
-    def of_units(self, tile: WgmmaTile, copied: float, panel: float = 0.0) -> Loop:
-        """The same where copies take so much of the copy engine."""
-        rates, asked = self.rates, self.mainloop.units(self, tile)
+    def of_units(self, tile: WgmmaTile, asked: Units, copied: float, panel: float = 0.0) -> Loop:
+        """The same where a k-tile asks for so much, and copies take so much of the copy engine."""
+        rates = self.rates
         products = asked.products / rates.products + self.step_clocks * (tile.shape[2] // self.atom.k)
-        port, copies = asked.port / PORT / rates.port, rates.copies * copied
-        units = {"tensor cores": products, "shared memory": port, "L2": copies, "copies": asked.threads}
-        slowest = max(units, key=units.__getitem__)
-        clocks = units[slowest]
-        hidden = rates.hidden * (products + port + copies + asked.threads - clocks)
+        units = products, asked.port / PORT / rates.port, rates.copies * copied, asked.threads
+        clocks, (_, port, copies, _) = max(units), units
+        hidden = rates.hidden * (sum(units) - clocks)
         paced = self.tile_rates.one_panel if tile.panel == "one" else 1.0
         if tile.blocks > 1 and not tile.exchange:  # blocks that share an operand keep step
             paced = self.tile_rates.cluster_m if tile.cluster[0] > 1 else self.tile_rates.cluster_n
+        slowest = UNITS[units.index(clocks)]
         return Loop((clocks + hidden + rates.k_tile_clocks) * paced, slowest, copies, port, panel)
 
     def traffic(self, tile: WgmmaTile, staging: Staging) -> Traffic:
@@ -212,6 +214,7 @@ class HopperCost(StagingCost):
         memory_us: float,
         whole: bool,
         bulk: bool,
+        busy: float = 1.0,
     ) -> tuple[float, float]:
         """Clocks from one tile to the next: of the main loop, of staging and storing D, and what comes between.
 
@@ -226,6 +229,7 @@ class HopperCost(StagingCost):
             memory_us: Memory's time for a tile.
             whole: Whether its sums take all of K.
             bulk: Whether a tensor map stores D.
+            busy: Factor for how much later loads come where memory is busy; 0 for a bound.
         """
         rates, waits_for_d = self.rates, self.mainloop.waits_for_d
         if tile.warpgroups.ping_pong:
@@ -242,11 +246,12 @@ class HopperCost(StagingCost):
         if not rates.load_clocks:
             return clocks, math.inf
         staged = tile.m.box.size * tile.n.box.size * self.size_d if whole else 0
-        clocks, reused = self.waiting(tile, steps, clocks, memory, staged), self.tile_rates.reused_clocks
+        late, reused = busy * memory, self.tile_rates.reused_clocks
+        clocks = self.waiting(tile, steps, clocks, late, staged)
         alone = tile.blocks == 1 and self.plan.contraction.c is None
         if not (waits_for_d and alone and bulk and whole) or looped < 8 * reused:
             return clocks, math.inf
-        return clocks, self.waiting(tile, steps, looped + after + reused, memory, 0)
+        return clocks, self.waiting(tile, steps, looped + after + reused, late, 0)
 
     def stages_are_reused(self, tile: WgmmaTile) -> bool:
         """Whether a tile whose sums take all of K is faster staged where the stages are."""

@@ -86,7 +86,7 @@ def in_turn(k_tiles: int, tiles: int, sm_count: int) -> list[int]:
 def _ss(cost: CopyCost, tile: WgmmaTile) -> Units:
     """Shared memory serves wgmma's reads, all of B for every 64 rows, and takes what the copies bring."""
     rows, bn, bk = tile.shape
-    passed = sum(side.rows for name, side in (("a", tile.a), ("b", tile.n)) if name not in tile.stationary)
+    passed = (tile.a.rows if tile.stationary != "a" else 0) + (tile.n.rows if tile.stationary != "b" else 0)
     port = (rows / 64) * (64 + bn) * bk + passed * tile.k.size
     return Units(rows * bn * bk / cost.lanes, port * cost.size)
 

@@ -24,7 +24,6 @@ from gett.schedule.tile.staged_tile import (
     DimD,
     boxed_tile,
     gapped_tile,
-    least_clocks,
     pairs,
 )
 from gett.schedule.tile.wgmma_tile import WgmmaTile
@@ -98,7 +97,6 @@ class StagingCost(CopyCost):
         asked.append((self.fewest * self.phases / 32, 2.0 / 128))
         self.least_of_element = min(max(x) + 0.3 * min(x) for x in asked)
         self.stagings: dict[Key, Staging] = {}
-        self.least_tails: dict[Key, float] = {}
         self.known_ways: dict[tuple[Box, Box, bool], _Ways] = {}
 
     def staging(self, tile: WgmmaTile) -> Staging:
@@ -112,21 +110,8 @@ class StagingCost(CopyCost):
         """Count a tile as stored in vectors from now on, since no tensor map has its dimensions."""
         self.stagings[_key(tile)] = self._staging(tile, mapped=False)
 
-    def least_tail(self, tile: WgmmaTile) -> float:
-        """What staging and storing a tile takes at least, in clocks: written without bank conflicts."""
-        key = _key(tile)
-        if key not in self.least_tails:
-            ways, mapped = self._ways(tile), math.inf
-            least = self._written(tile, self.fewest)
-            if ways.mapped:
-                boxed = least_clocks(*self.dims(tile)[:2]) if self.boxed else math.inf
-                mapped = self.device.stores.tile_clocks + boxed * tile.mma_tiles
-                mapped = min(mapped, least if ways.lead * self.size_d % CHUNK == 0 else math.inf)
-            self.least_tails[key] = min(mapped * (2 if ways.source else 1), least + ways.vectors)
-        return self.least_tails[key]
-
-    def least_tail_of(self, elements: int) -> float:
-        """The same of tiles of so many elements, whatever their boxes."""
+    def least_tail(self, elements: int) -> float:
+        """What staging a tile of so many elements takes at least, in clocks: written without bank conflicts."""
         return self.device.stores.tile_clocks + elements * self.least_of_element
 
     def padded(self, tile: WgmmaTile) -> StagedTile:

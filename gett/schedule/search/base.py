@@ -48,6 +48,10 @@ class Search(ABC, Generic[Choice]):
         """A time that the forecasts of its schedules are not below."""
         return estimate.us
 
+    def lowered_us(self, choice: Choice, estimate: Estimate) -> float:
+        """A closer one, asked where a single schedule is wanted before its choice is lowered."""
+        return self.paced_us(choice, estimate)
+
     def variants(self, choice: Choice, estimate: Estimate) -> Iterable[Choice]:
         """Further choices that the estimate of one makes worth trying."""
         return ()
@@ -92,7 +96,7 @@ def best_schedules(
             heappush(queue, (search.paced_us(choice, estimate), key, choice, estimate))
             for i, variant in enumerate(search.variants(choice, estimate), 1):
                 heappush(queue, (_least_us(search, variant), (*key, i), variant, None))
-        else:
+        elif below is None or not (found or not needed) or search.lowered_us(choice, estimate) < min(best, known):
             made = list(search.lower(choice, estimate))
             found.update(dict.fromkeys(made))
             best = min([best, *(s.forecast.us for s in made)])

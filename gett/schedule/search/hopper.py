@@ -20,10 +20,11 @@ from gett.hw.device import nearest
 from gett.hw.dtypes import warpgroup_atom
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule import lower as lowering
-from gett.schedule.cost.estimate import Estimate, bounded_split
+from gett.schedule.cost.estimate import ROUNDED, Estimate, bounded_split
 from gett.schedule.cost.hopper_bounds import HopperBounds, Sides
 from gett.schedule.cost.hopper_units import LoopCost
 from gett.schedule.cost.staging import Staging
+from gett.schedule.mainloops.hopper import barrier_bytes
 from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.search.base import Later, Search
 from gett.schedule.search.batches import with_batches
@@ -121,8 +122,12 @@ class HopperSearch(Search[WgmmaTile]):
         """A tile, and the same in other ways that have bounds of their own."""
         return (tile,)
 
-    def stay(self, sides: tuple[Sides, Sides], box_k: Box) -> Iterable[tuple[str, bool]]:
-        """The operands that stay in tiles of any of these boxes, and whether for a block's one panel."""
+    def may_stay(self, groups: Warpgroups, n: int) -> Iterable[tuple[str, str]]:
+        """The operands that may stay in tiles of a shape, and for which panel."""
+        return ()
+
+    def stay(self, groups: Warpgroups, sides: tuple[Sides, Sides], box_k: Box) -> Iterable[tuple[str, str]]:
+        """Those that do in tiles of any of these boxes."""
         return ()
 
     @property
@@ -192,7 +197,8 @@ class HopperSearch(Search[WgmmaTile]):
                 return
         for of, n in product(groups, widths):
             if held := [x for x in boxes_k if self.holds(of, n, x)]:
-                yield Later(self.cost.least_of_shape(of, n, held), partial(self.of_shape, of, n, held))
+                least_us = self.cost.least_of_shape(of, n, held, self.tried.shares, self.may_stay(of, n))
+                yield Later(least_us, partial(self.of_shape, of, n, held))
 
     def of_shape(self, groups: Warpgroups, n: int, boxes_k: Sequence[Box]) -> Iterator[Later[WgmmaTile]]:
         """The tiles of a shape's boxes of M and N with each box of K, made when they may be among the best."""
@@ -204,7 +210,8 @@ class HopperSearch(Search[WgmmaTile]):
                 yield from self.with_variants(tile)
 
         for box_k in boxes_k if all(sides) else ():
-            least_us = self.cost.least_of_sides(groups, n, sides, box_k, self.tried.shares, self.stay(sides, box_k))
+            stay = self.stay(groups, sides, box_k)
+            least_us = self.cost.least_of_sides(groups, n, sides, box_k, self.tried.shares, stay)
             yield Later(least_us, partial(made, box_k))
 
     def movable(self, tensor: int, side: OperandTiling, boxes_k: Sequence[Box]) -> bool:
@@ -233,6 +240,14 @@ class HopperSearch(Search[WgmmaTile]):
     def paced_us(self, choice: WgmmaTile, estimate: Estimate) -> float:
         """A bound of the forecasts of a tile's schedules."""
         return estimate.us * self.cost.least_pace(choice.warpgroups, *self.cost.operands(choice))
+
+    def lowered_us(self, choice: WgmmaTile, estimate: Estimate) -> float:
+        """The same with the operands' maps, and the estimate as it is once no map is known to store D."""
+        estimate = estimate if self.cost.staging(choice).bulk else self.estimate(choice)
+        maps = [x.tma.map for x in self.loads(self.plan, choice) or () if x.tma is not None]
+        dims = sum(2 * (b > 1) for of in maps for b in of.box) + self.swap_ab
+        more = estimate.us * self.cost.tile_rates.map_share * dims
+        return (self.paced_us(choice, estimate) + more) * ROUNDED
 
     def variants(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[WgmmaTile]:
         """The same tile in clusters."""
@@ -370,13 +385,20 @@ class HopperSearch(Search[WgmmaTile]):
         return () if found is None else (found,)
 
     def fitted(self, parts: Parts, loops: Iterable[Hopper]) -> Schedule | None:
-        """The schedule with the first of some loops that shared memory holds, None where it holds none."""
-        tiling = parts.tile.tiling(self.swap_ab)
+        """The schedule with the first of some loops that shared memory holds, None where it holds none.
+
+        A loop that differs from one that it does not hold in too few stages is not asked.
+        """
+        tiling, most, fewer = parts.tile.tiling(self.swap_ab), self.facts.smem_per_block, 0.0
+        refused: Hopper | None = None
         for loop in loops:
+            if refused and 0 < refused.stages - loop.stages < fewer and replace(loop, stages=refused.stages) == refused:
+                continue
             made = Schedule(self.facts.arch, tiling, loop, parts.epilogue, parts.order, SmemPlan(0), parts.workspace)
             smem = smem_plan(made, self.plan)
-            if smem.size <= self.facts.smem_per_block:
+            if smem.size <= most:
                 return replace(made, smem=smem)
+            refused, fewer = loop, (smem.size - most) / (smem.stage + barrier_bytes(1))
         return None
 
 

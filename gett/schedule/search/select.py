@@ -9,7 +9,8 @@ from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import data_type, finer
 from gett.ir.gemm import GemmPlan
-from gett.schedule.cost.hopper_bounds import least_split_us
+from gett.schedule.cost.hopper_bounds import least_hopper_us
+from gett.schedule.cost.hopper_units import SPLIT
 from gett.schedule.known.lookup import known_schedule
 from gett.schedule.lower import at_precision
 from gett.schedule.mainloops.stream import LIMITS
@@ -82,9 +83,9 @@ def searched(plan: GemmPlan, facts: ArchFacts, *, every: bool = True, first: boo
     in_planes = planes(plan) is not None and wgmma_takes(plan, facts.arch)
     tiled = MultistageSearch(plan, facts)
     # Planes cost their making: where multiply-adds may be faster than any planes, they are searched first.
-    before = in_planes and not (first and least_split_us(plan, facts) < tiled.least)
+    before = in_planes and not (first and least_hopper_us(plan, facts, SPLIT) < tiled.least)
     found += best_schedules([tiled], MULTISTAGE, below()) if before else []
-    if every or not found or least_split_us(plan, facts) < found[0].forecast.us:
+    if every or not found or least_hopper_us(plan, facts, SPLIT) < found[0].forecast.us:
         found += wgmma_schedules(plan, facts, below())
     found += dmma_schedules(plan, facts, below())
     if not before:
@@ -110,6 +111,8 @@ def dmma_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None)
     """Schedules of float64 by tensor map, none for other types."""
     if not dmma_takes(plan, facts.arch):
         return []
+    if below is not None and least_hopper_us(plan, facts, DmmaTmaSearch.mainloop) >= below:
+        return []
     return best_schedules(both_roles(DmmaTmaSearch, plan, facts), DMMA, below, needed=False)
 
 
@@ -124,6 +127,8 @@ def wgmma_schedules(
         return []
 
     def best(kind: type[Made], needed: bool) -> list[Schedule]:
+        if below is not None and not needed and least_hopper_us(plan, facts, kind.mainloop) >= below:
+            return []
         return best_schedules(both_roles(kind, plan, facts), WGMMA, below, needed=needed)
 
     if planes(plan) is not None:

@@ -119,15 +119,27 @@ class WgmmaSSSearch(HopperSearch):
             if kept.box.tiles * self.batches > 1 and self.stays(x, kept, tile.k, False):
                 yield replace(tile, stationary=x, panel="each")
 
-    def stay(self, sides: tuple[Sides, Sides], box_k: Box) -> Iterator[tuple[str, bool]]:
-        """The operands that stay in tiles of any of these boxes, and whether for a block's one panel."""
+    def may_stay(self, groups: Warpgroups, n: int) -> Iterator[tuple[str, str]]:
+        """The operands that may stay in tiles of a shape, and for which panel; a larger one spares more."""
+        sides = ("a", self.plan.extent_m, groups.rows), ("b", self.plan.extent_n, n)
+        for x, extent, block in sides:
+            if x in self.shared and extent <= block:
+                yield x, ""
+            if not groups.ping_pong and block < extent <= STAYING.panels * block:
+                yield x, "one"
+        yield max(sides, key=lambda side: min(side[1:]))[0], "each"
+
+    def stay(self, groups: Warpgroups, sides: tuple[Sides, Sides], box_k: Box) -> Iterator[tuple[str, str]]:
+        """Those that do in tiles of any of these boxes."""
         m, n = sides
         most = max(x.box.tiles for x in m) * max(x.box.tiles for x in n) * self.batches
         for x, of, others in (("a", m, n), ("b", n, m)) if most >= STAYING.tiles * self.facts.sm_count else ():
-            if any(self.one_panel(kept, other, box_k) for kept in of for other in others):
-                yield x, True
-            elif any(self.stays(x, kept, box_k, whole) for kept in of for whole in {x in self.shared, False}):
-                yield x, False
+            if x in self.shared and any(self.stays(x, kept, box_k, True) for kept in of):
+                yield x, ""
+            if not groups.ping_pong and any(self.one_panel(kept, other, box_k) for kept in of for other in others):
+                yield x, "one"
+            if any(self.stays(x, kept, box_k, False) for kept in of):
+                yield x, "each"
 
     def stays(self, name: str, kept: OperandTiling, box_k: Box, whole: bool) -> bool:
         """Whether an operand's rows of a tile stay: alone if they are `whole`, else beside those of the next panel."""

@@ -17,6 +17,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from gett.hw.dtypes import WORD
 from gett.schedule.spec.epilogue import R2SCopy, StagedTile
@@ -97,14 +98,17 @@ def boxed_tile(
         turned = _turned(swizzle_bytes, held, copy)
         if best is not None and setup_clocks + _clocks(1.0, held, copy, turned) >= best[1] * 0.999:
             continue
-        writes, tried = _writes(held, copy, turned), set[tuple[int, ...]]()
+        rows, blocks, lanes = _writes(held, copy, turned)
+        tried = set[tuple[int, ...]]()
         width = CHUNK if copy.kind in ("stsm", "stsm_t") else copy.vector * held.size
         away = row * math.prod(d.box for d in others)
         held_steps, cut = _inner_steps(dims[:inner], row, away)
-        parts = [(_parts(dims, "m", rows, cut), _parts(dims, "n", columns, cut)) for rows, columns, _ in writes]
-        keys = {key for both in parts for along in both for key, _, _ in along}
-        boxes, near = [d.box for d in others], [i for i, d in enumerate(others) if d.key in keys]
-        outer = [row] * len(others)
+        along_m, *along_n = (
+            _along(dims, inner, group, of, held_steps, cut, held.size)
+            for group, of in (("m", rows), *(("n", columns) for columns in blocks))
+        )
+        near = sorted({i for along in (along_m, *along_n) for i, _ in along.others})
+        boxes, outer = [d.box for d in others], [row] * len(others)
         for order in itertools.islice(itertools.permutations(range(len(others))), MAX_ORDERS):
             step = row
             for i in order:
@@ -116,14 +120,13 @@ def boxed_tile(
             if asked in tried:
                 continue
             tried.add(asked)
-            steps = held_steps | {d.key: step for d, step in zip(others, outer, strict=True)}
-            served: list[int] = []
-            for (rows, columns, lanes), (m, n) in zip(writes, parts, strict=True):
-                places = _places(steps, m, len(rows), held.size), _places(steps, n, len(columns), held.size)
-                served += _served(*_reduced(places, width), lanes, swizzle_bytes, width)
+            at, served = along_m.places(outer), list[int]()
+            for along in along_n:
+                served += _served(*_reduced(at, along.places(outer), width), lanes, swizzle_bytes, width)
             mean = sum(served) / len(served)
             clocks = setup_clocks + _clocks(mean, held, copy, turned)
             if best is None or clocks < best[1] * 0.999:
+                steps = held_steps | {d.key: step for d, step in zip(others, outer, strict=True)}
                 tile = StagedTile(
                     tuple(steps.get(("m", i), 0) for i in range(counts[0])),
                     tuple(steps.get(("n", i), 0) for i in range(counts[1])),
@@ -136,12 +139,6 @@ def boxed_tile(
         if best is not None and best[0].conflicts <= 1:
             break
     return best
-
-
-def least_clocks(dims: tuple[DimD, ...], held: Accumulators) -> float:
-    """Clocks of `boxed_tile` but for its setup where no write meets a conflict; infinite where there is none."""
-    copy = _copy(dims[0], held) if dims and dims[0].step == 1 else None
-    return math.inf if copy is None else _clocks(1.0, held, copy, False)
 
 
 def _copy(unit: DimD, held: Accumulators) -> R2SCopy | None:
@@ -233,50 +230,64 @@ COLUMNS: Lanes = tuple((0, i) for i in range(8))
 PAIRS: Lanes = tuple((g, i) for g in range(8) for i in range(4))
 TURNED: Lanes = tuple((g, g % 2 * 4 + i) for g, i in PAIRS)
 
-Part = tuple[tuple[str, int], list[int], list[int]]
-"""A dimension's key, coordinates along it that take its step, and what those behind a cut add."""
-
 PERIOD = 1024  # bytes after which the swizzle and the banks repeat
 
 
-def _writes(held: Accumulators, copy: R2SCopy, turned: bool) -> list[tuple[list[int], list[int], Lanes]]:
-    """The writes of the first fragments: rows, columns and lanes; `turned` as `_turned` has it."""
-    eight = [held.row(g, copy) for g in range(8)]
-    found: list[tuple[list[int], list[int], Lanes]] = []
-    for j in range(0, min(16, held.box_n), 8):
-        if copy.kind == "stsm":
-            found.append((eight, [j], ROWS))
-        elif copy.kind == "stsm_t":
-            found.append(([0], [*range(j, j + 8)], COLUMNS))
-        else:
-            other = [*range(j ^ TURN // held.size, (j ^ TURN // held.size) + 8, 2)] if turned else []
-            found.append((eight, [*range(j, j + 8, 2), *other], TURNED if turned else PAIRS))
-    return found
+def _writes(held: Accumulators, copy: R2SCopy, turned: bool) -> tuple[list[int], list[list[int]], Lanes]:
+    """The writes of the first fragments: rows, columns of each, and lanes; `turned` as `_turned` has it."""
+    starts = range(0, min(16, held.box_n), 8)
+    if copy.kind == "stsm_t":
+        return [0], [[*range(j, j + 8)] for j in starts], COLUMNS
+    rows = [held.row(g, copy) for g in range(8)]
+    if copy.kind == "stsm":
+        return rows, [[j] for j in starts], ROWS
+    firsts = [(j, j ^ TURN // held.size) if turned else (j,) for j in starts]
+    return rows, [[x for j in first for x in range(j, j + 8, 2)] for first in firsts], TURNED if turned else PAIRS
 
 
-def _parts(dims: Sequence[DimD], group: str, of: Sequence[int], cut: Cut | None) -> list[Part]:
-    """The dimensions of a group along which some of its indices differ."""
-    found = []
-    for d in dims:
+class _Along(NamedTuple):
+    """Where some rows or columns lie in the staged tile, in bytes before the swizzle.
+
+    Attributes:
+        run: What the dimensions of D's run add.
+        others: Positions of the other dimensions that tell them apart, and what an element of their steps adds.
+    """
+
+    run: list[int]
+    others: list[tuple[int, list[int]]]
+
+    def places(self, steps: Sequence[int]) -> list[int]:
+        """All of it for steps of the other dimensions."""
+        at = self.run
+        for i, bytes_of_step in self.others:
+            step = steps[i]
+            at = [x + step * more for x, more in zip(at, bytes_of_step, strict=True)]
+        return at
+
+
+def _along(
+    dims: Sequence[DimD],
+    inner: int,
+    group: str,
+    of: Sequence[int],
+    steps: dict[tuple[str, int], int],
+    cut: Cut | None,
+    size: int,
+) -> _Along:
+    """Where indices `of` of a group lie; the first `inner` dimensions have `steps`."""
+    run, others = [0] * len(of), list[tuple[int, list[int]]]()
+    for i, d in enumerate(dims):
         at = [x // d.prefix % d.box for x in of] if d.group == group else []
-        if any(at):
-            piece, far = (d.box, 0) if cut is None or d.key != cut[:2] else cut[2:]
-            found.append((d.key, [c % piece for c in at], [c // piece * far for c in at]))
-    return found
+        if any(at) and i >= inner:
+            others.append((i - inner, [c * size for c in at]))
+        elif any(at):
+            step, (piece, far) = steps[d.key], (d.box, 0) if cut is None or d.key != cut[:2] else cut[2:]
+            run = [x + (c % piece * step + c // piece * far) * size for x, c in zip(run, at, strict=True)]
+    return _Along(run, others)
 
 
-def _places(steps: dict[tuple[str, int], int], parts: Sequence[Part], count: int, size: int) -> list[int]:
-    """What some rows or columns add to places in the staged tile, in bytes before the swizzle."""
-    at = [0] * count
-    for key, near, far in parts:
-        step = steps[key]
-        at = [x + (c * step + away) * size for x, c, away in zip(at, near, far, strict=True)]
-    return at
-
-
-def _reduced(places: tuple[list[int], list[int]], width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _reduced(rows: list[int], columns: list[int], width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Places within one period, apart where they are others: banks tell no more, and more tiles have the same ones."""
-    rows, columns = places
     if math.gcd(width, *rows, *columns) != width:
         return tuple(rows), tuple(columns)
     apart = 2 * PERIOD  # of sums, too
