@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import timeit
 import types
 from dataclasses import replace
@@ -306,7 +307,8 @@ def test_host_time_of_a_call(capsys):
     run._launch = empty
     run(A, B, C, D)
     number = 20_000
-    best = min(timeit.repeat(lambda: run(A, B, C, D), number=number, repeat=5)) / number
+    # The thread's own time: other processes of a busy machine do not count.
+    best = min(timeit.repeat(lambda: run(A, B, C, D), timer=time.thread_time, number=number, repeat=5)) / number
     with capsys.disabled():
         print(f"\nhost time of a call without the driver: {best * 1e9:.0f} ns")
     assert best < 7e-6  # what a call may take with the driver
