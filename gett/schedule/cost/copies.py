@@ -23,23 +23,14 @@ from layouts.swizzle import CHUNK, swizzle_dividing
 
 
 class Loads(NamedTuple):
-    """What loads of an operand take under a box of its free group and one of K; of several boxes the least of each.
+    """What loads of an operand take under a box of its free group and one of K; of several boxes the least of each."""
 
-    Attributes:
-        tiles: Along the free group.
-        read: Bytes at copy speed that reading the operand is worth.
-        clocks: Of the copy engine for a k-tile, and of a multiprocessor's way to L2.
-        shared: The same for each of two blocks that share it.
-        apart: One by the rows that follow each other at one stride.
-        short: Whether rows along M or N are a line of L2, or less.
-    """
-
-    tiles: int
-    read: float
-    clocks: float
-    shared: float
-    apart: float
-    short: bool
+    tiles: int  # along the free group
+    read: float  # bytes at copy speed that reading the operand is worth
+    clocks: float  # of the copy engine for a k-tile, and of a multiprocessor's way to L2
+    shared: float  # the same for each of two blocks that share it
+    apart: float  # one by the rows that follow each other at one stride
+    short: bool  # whether rows along M or N are a line of L2, or less
 
     @classmethod
     def least(cls, found: Sequence[Loads]) -> Loads:

@@ -32,33 +32,20 @@ UNITS = "tensor cores", "shared memory", "L2", "copies"
 
 
 class Loop(NamedTuple):
-    """What a k-tile takes of a multiprocessor.
+    """What a k-tile takes of a multiprocessor."""
 
-    Attributes:
-        clocks: Of the slowest unit.
-        slowest: Its name.
-        copies: Of the copy engine.
-        port: Of shared memory.
-        panel: What an operand that stays for a panel adds to each tile.
-    """
-
-    clocks: float
-    slowest: str
-    copies: float
-    port: float
-    panel: float
+    clocks: float  # of the slowest unit
+    slowest: str  # its name
+    copies: float  # of the copy engine
+    port: float  # of shared memory
+    panel: float  # what an operand that stays for a panel adds to each tile
 
 
 class Traffic(NamedTuple):
-    """What boxes make of the tensors' way through device memory.
+    """What boxes make of the tensors' way through device memory."""
 
-    Attributes:
-        dram_us: Microseconds that it takes.
-        store_clocks: Clocks of the copy engine for a tile of D, and of C.
-    """
-
-    dram_us: float
-    store_clocks: float
+    dram_us: float  # microseconds that it takes
+    store_clocks: float  # clocks of the copy engine for a tile of D, and of C
 
 
 class HopperCost(StagingCost):

@@ -21,40 +21,25 @@ from layouts.swizzle import swizzle_dividing
 
 
 class Units(NamedTuple):
-    """What a k-tile asks for.
+    """What a k-tile asks for."""
 
-    Attributes:
-        products: Clocks of the tensor cores at their nominal rate.
-        port: Bytes that shared memory moves.
-        threads: Clocks of the threads that copy.
-    """
-
-    products: float
-    port: float
-    threads: float = 0.0
+    products: float  # clocks of the tensor cores at their nominal rate
+    port: float  # bytes that shared memory moves
+    threads: float = 0.0  # clocks of the threads that copy
 
 
 @dataclass(frozen=True, slots=True)
 class LoopCost:
-    """A main loop as the cost model sees it.
+    """A main loop as the cost model sees it."""
 
-    Attributes:
-        rates: Its numbers.
-        units: What a k-tile asks of the units.
-        splits: Slices of K that are tried, of a tile's k-tiles and so many tiles.
-        remakes: Whether threads make something of k-tiles: a block's first tile then waits for two empty pipelines.
-        by_box: Whether what is asked depends on how the box of N lies, beside its rows.
-        waits_for_d: Whether those who multiply wait until D's only staging buffer is empty.
-        divides: Whether stream-K may divide its tiles.
-    """
-
-    rates: Callable[[HopperLoops], LoopRates]
-    units: Callable[[CopyCost, WgmmaTile], Units]
-    splits: Callable[[int, int, int], list[int]]
+    rates: Callable[[HopperLoops], LoopRates]  # its numbers
+    units: Callable[[CopyCost, WgmmaTile], Units]  # what a k-tile asks of the units
+    splits: Callable[[int, int, int], list[int]]  # slices of K that are tried, of a tile's k-tiles and so many tiles
+    # Whether threads make something of k-tiles: a block's first tile then waits for two empty pipelines.
     remakes: bool = False
-    by_box: bool = False
-    waits_for_d: bool = False
-    divides: bool = True
+    by_box: bool = False  # whether what is asked depends on how the box of N lies, beside its rows
+    waits_for_d: bool = False  # whether those who multiply wait until D's only staging buffer is empty
+    divides: bool = True  # whether stream-K may divide its tiles
 
     @property
     def fills(self) -> int:

@@ -39,42 +39,25 @@ Key = tuple[Box, int, Box, int, int, bool, int, bool]
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """How a tile of D is staged for a tensor map, and whether that is cheaper than for vectors.
+    """How a tile of D is staged for a tensor map, and whether that is cheaper than for vectors."""
 
-    Attributes:
-        dense: The tile as a tensor map takes it; of no meaning where none may.
-        bulk: Whether the tensor map is cheaper.
-        clocks: What the cheapest way takes.
-        row: Elements of the rows that leave one by one, where that is cheaper than vectors; else 0.
-    """
-
-    dense: StagedTile
-    bulk: bool
-    clocks: float
-    row: int = 0
+    dense: StagedTile  # the tile as a tensor map takes it; of no meaning where none may
+    bulk: bool  # whether the tensor map is cheaper
+    clocks: float  # what the cheapest way takes
+    row: int = 0  # elements of the rows that leave one by one, where that is cheaper than vectors; else 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """In which ways a tile of D may leave.
+    """In which ways a tile of D may leave."""
 
-    Attributes:
-        dims: What is tiled of D, by distance in memory.
-        lead: Elements along D's unit-stride mode that all tiles have together.
-        run: The same across modes.
-        mapped: Whether a tensor map may store it.
-        source: Whether a tensor map brings C, too.
-        vectors: Clocks of storing it in vectors or in rows.
-        row: Elements of the rows that leave one by one, where that is cheaper than vectors; else 0.
-    """
-
-    dims: Sequence[TiledDim]
-    lead: int
-    run: int
-    mapped: bool
-    source: bool
-    vectors: float
-    row: int
+    dims: Sequence[TiledDim]  # what is tiled of D, by distance in memory
+    lead: int  # elements along D's unit-stride mode that all tiles have together
+    run: int  # the same across modes
+    mapped: bool  # whether a tensor map may store it
+    source: bool  # whether a tensor map brings C, too
+    vectors: float  # clocks of storing it in vectors or in rows
+    row: int  # elements of the rows that leave one by one, where that is cheaper than vectors; else 0
 
 
 class StagingCost(CopyCost):

@@ -48,15 +48,12 @@ class _Cost:
     """Weighted costs of one tensor's traffic under the boxes of a group, `weight` where its unit stride lies elsewhere.
 
     They are kept: blocks of one group have many boxes in common.
-
-    Attributes:
-        least: What they are at least, whatever the box.
-        known: By box.
     """
 
     def __init__(self, memory: RunRates, extents: tuple[int, ...], tensor: Weight) -> None:
         self.memory, self.tensor, self.elsewhere = memory, tensor, tensor.unit is None
-        self.known: dict[Cut, float] = {}
+        self.known: dict[Cut, float] = {}  # by box
+        # What they are at least, whatever the box.
         self.least = tensor.weight if self.elsewhere else self._of_run(memory.long_run, SECTOR)
         strides, extents_p = zip(*tensor.partners, strict=True) if tensor.partners else ((), ())
         self.assumed = tuple([_assumed(extent) for extent in extents_p])
@@ -111,12 +108,7 @@ def cut_group(
 
 
 class _Group:
-    """The modes of a group, in the order in which a tile has them, and what boxes cost each tensor that has it.
-
-    Attributes:
-        order: By how near they are to a unit stride, the heavier tensor deciding ties; `first` in front.
-        growths: In which a greedy box grows: along each tensor's memory, and along all of them by turns.
-    """
+    """The modes of a group, in the order in which a tile has them, and what boxes cost each tensor that has it."""
 
     def __init__(
         self, memory: RunRates, extents: tuple[int, ...], tensors: tuple[Weight, ...], first: int | None
@@ -127,10 +119,12 @@ class _Group:
             steps = (abs(t.strides[m]) / t.itemsize / (1 + t.weight) for t in tensors if t.strides[m])
             return m != first, min(steps, default=math.inf)
 
+        # By how near they are to a unit stride, the heavier tensor deciding ties; `first` in front.
         self.extents, self.order = extents, sorted(modes, key=nearest)
         self.costs = [_Cost(memory, extents, tensor) for tensor in tensors]
         along = [sorted(modes, key=lambda m: (m != first, abs(t.strides[m]) or math.inf)) for t in tensors]
         by_turns = dict.fromkeys(m for step in zip(*along, strict=True) for m in step)
+        # Orders in which a greedy box grows: along each tensor's memory, and along all of them by turns.
         self.growths = list(dict.fromkeys(map(tuple, (*along, by_turns))))
         vector, units = 16 // min(t.itemsize for t in tensors), {t.unit for t in tensors}
         self.multiples = [vector if m in units else 1 for m in modes]

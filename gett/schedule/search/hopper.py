@@ -71,15 +71,10 @@ class Parts(NamedTuple):
 
 
 class HopperSearch(Search[WgmmaTile]):
-    """One assignment of roles to A and B.
+    """One assignment of roles to A and B."""
 
-    Attributes:
-        mainloop: The main loop as the cost model sees it.
-        tried: What is tried.
-    """
-
-    mainloop: ClassVar[LoopCost]
-    tried: ClassVar[Tried]
+    mainloop: ClassVar[LoopCost]  # the main loop as the cost model sees it
+    tried: ClassVar[Tried]  # what is tried
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
         self.plan, self.facts, self.swap_ab = lowering.swap_ab(plan) if swap_ab else plan, facts, swap_ab

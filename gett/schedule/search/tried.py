@@ -13,89 +13,53 @@ from gett.schedule.tile.wgmma_tile import Warpgroups
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What the search of a Hopper main loop tries. K is that of types with 16 in an instruction, others in proportion.
+    """What the search of a Hopper main loop tries.
 
-    Attributes:
-        groups: Who multiplies.
-        widths: Columns of tiles.
-        depths: K of a k-tile.
-        leads: Cuts of a mode along which an operand's rows run.
-        two_leads: Cuts of A's and of B's where they are two contracted modes.
-        word_leads: The same of elements that registers hold alone.
-        stages: K-tiles of what threads make, and the fewest of operands beside them.
-        complex_widths: Columns of complex numbers, where they are others.
-        shortest: Unit-stride mode that is not mostly padding.
-        runs: Whether rows of padding may be part of operands' tiles.
-        few: Whether boxes of complex numbers with few dimensions are tried: a tensor map of D has few.
-        shares: Whether tiles in clusters are tried, whose blocks share an operand.
-        squares: Whether tiles under way may make a square of D, or lie in several batches.
+    K is that of types with 16 in an instruction, others in proportion.
     """
 
-    groups: tuple[Warpgroups, ...]
-    widths: tuple[int, ...]
-    depths: tuple[int, ...] = ()
-    leads: tuple[int, ...] = ()
-    two_leads: tuple[tuple[int, int], ...] = ()
-    word_leads: tuple[tuple[int, int], ...] = ()
-    stages: tuple[tuple[int, int], ...] = ()
-    complex_widths: tuple[int, ...] = ()
-    shortest: int = 0
-    runs: bool = True
-    few: bool = False
-    shares: bool = False
-    squares: bool = True
+    groups: tuple[Warpgroups, ...]  # who multiplies
+    widths: tuple[int, ...]  # columns of tiles
+    depths: tuple[int, ...] = ()  # K of a k-tile
+    leads: tuple[int, ...] = ()  # cuts of a mode along which an operand's rows run
+    two_leads: tuple[tuple[int, int], ...] = ()  # cuts of A's and of B's where they are two contracted modes
+    word_leads: tuple[tuple[int, int], ...] = ()  # the same of elements that registers hold alone
+    stages: tuple[tuple[int, int], ...] = ()  # k-tiles of what threads make, and the fewest of operands beside them
+    complex_widths: tuple[int, ...] = ()  # columns of complex numbers, where they are others
+    shortest: int = 0  # unit-stride mode that is not mostly padding
+    runs: bool = True  # whether rows of padding may be part of operands' tiles
+    few: bool = False  # whether boxes of complex numbers with few dimensions are tried: a tensor map of D has few
+    shares: bool = False  # whether tiles in clusters are tried, whose blocks share an operand
+    squares: bool = True  # whether tiles under way may make a square of D, or lie in several batches
 
 
 @dataclass(frozen=True, slots=True)
 class Staying:
-    """When operands of `WgmmaSS` stay in shared memory. Beyond these limits it gained nothing on an H200.
+    """When operands of `WgmmaSS` stay in shared memory. Beyond these limits it gained nothing on an H200."""
 
-    Attributes:
-        tiles: That a multiprocessor makes at least.
-        panels: Of blocks that keep to one, at most.
-        panel_tiles: That a multiprocessor makes at least where its block keeps to one panel.
-        panel_k: K of these at least.
-        padded: Rows of all panels at most, by those that hold something.
-        outputs: Of such a tile at most.
-        under_way: Bytes of loads at least.
-        one_tile: Rows that a tile takes beside 128 or more of the other operand, which is then read once.
-    """
-
-    tiles: int
-    panels: int
-    panel_tiles: int
-    panel_k: int
-    padded: float
-    outputs: int
-    under_way: int
-    one_tile: int
+    tiles: int  # that a multiprocessor makes at least
+    panels: int  # of blocks that keep to one, at most
+    panel_tiles: int  # that a multiprocessor makes at least where its block keeps to one panel
+    panel_k: int  # K of these at least
+    padded: float  # rows of all panels at most, by those that hold something
+    outputs: int  # of such a tile at most
+    under_way: int  # bytes of loads at least
+    one_tile: int  # rows that a tile takes beside 128 or more of the other operand, which is then read once
 
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """What searches of bandwidth-bound kernels try.
+    """What searches of bandwidth-bound kernels try."""
 
-    Attributes:
-        threads: Of a block.
-        runs: Bytes that a tile is to have together in a tensor.
-        tile_bytes: Of the widest tensor in a tile: four 16-byte accesses a thread.
-        accesses: Of the streamed operand of a sum that a thread has in flight.
-        held_bytes: Of a thread's sums.
-        matrix_bytes: Of the operand beside a small matrix that a thread has in flight at most.
-        fewest: Elements of M below which a block has little to do beside a small matrix.
-        smallest: Elements of M and of all batches below which blocks are few.
-        shared_run: Bytes of D together that stores along M are to reach; below, two lanes share a vector.
-    """
-
-    threads: int
-    runs: tuple[int, ...]
-    tile_bytes: int
-    accesses: int
-    held_bytes: int
-    matrix_bytes: int
-    fewest: int
-    smallest: int
-    shared_run: int
+    threads: int  # of a block
+    runs: tuple[int, ...]  # bytes that a tile is to have together in a tensor
+    tile_bytes: int  # of the widest tensor in a tile: four 16-byte accesses a thread
+    accesses: int  # of the streamed operand of a sum that a thread has in flight
+    held_bytes: int  # of a thread's sums
+    matrix_bytes: int  # of the operand beside a small matrix that a thread has in flight at most
+    fewest: int  # elements of M below which a block has little to do beside a small matrix
+    smallest: int  # elements of M and of all batches below which blocks are few
+    shared_run: int  # bytes of D together that stores along M are to reach; below, two lanes share a vector
 
 
 def _of(loop: type[DmmaTma | WgmmaRS | WgmmaSplit | WgmmaTf32], *mma_m: int) -> tuple[Warpgroups, ...]:

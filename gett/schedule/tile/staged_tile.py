@@ -246,14 +246,10 @@ def _writes(held: Accumulators, copy: R2SCopy, turned: bool) -> tuple[list[int],
 
 
 class _Along(NamedTuple):
-    """Where some rows or columns lie in the staged tile, in bytes before the swizzle.
+    """Where some rows or columns lie in the staged tile, in bytes before the swizzle."""
 
-    Attributes:
-        run: What the dimensions of D's run add.
-        others: Positions of the other dimensions that tell them apart, and what an element of their steps adds.
-    """
-
-    run: list[int]
+    run: list[int]  # what the dimensions of D's run add
+    # Positions of the other dimensions that tell them apart, and what an element of their steps adds.
     others: list[tuple[int, list[int]]]
 
     def places(self, steps: Sequence[int]) -> list[int]:
