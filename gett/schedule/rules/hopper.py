@@ -13,7 +13,6 @@ import numpy as np
 
 from gett.hw.dtypes import data_type
 from gett.ir.contraction import Operand
-from gett.ir.gemm import itemsize
 from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.rules.smem_places import coordinates, copied_places, wgmma_places
 from gett.schedule.spec import hopper_needs as needs
@@ -22,7 +21,7 @@ from layouts.domains import MOST
 from layouts.modes import Strided
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
-from layouts.tma_map import Refusal, tma_map
+from layouts.tma_map import Refusal
 
 CLUSTER = 8  # most blocks of a cluster that every GPU with clusters takes
 ORDERED = 256  # most clusters whose first tiles a table of bytes has
@@ -123,7 +122,7 @@ def wrong_map(
 
     The tile that the map's numbers are for comes in `repeats` copies, in one where there are none.
     """
-    size, whole = itemsize(operand.dtype), list(made.box)
+    whole = list(made.box)
     if {len(made.modes), len(made.tile)} != {len(modes)} or sorted(made.order) != list(range(len(modes))):
         yield f"map of {name}: it is for {len(made.modes)} modes, the tensor has {len(modes)}"
         return
@@ -132,20 +131,10 @@ def wrong_map(
             yield f"copies of operand {name} are {step} apart along dimension {dim} of {made.box}"
             return
         whole[dim] *= count
-    if made.base_offset:
-        yield f"map of {name}: it starts {made.base_offset} bytes from element 0, whose address is passed"
     reason, wanted = "", replace(made, box=tuple(whole))
     for row in (0, whole[0]):
-        found = tma_map(
-            [s.extent for s in modes],
-            [s.strides[tensor] for s in modes],
-            size,
-            made.tile,
-            order=made.order,
-            unit=made.order[0],
-            base_alignment=operand.alignment,
-            swizzle_bytes=made.swizzle_bytes,
-            row=row,
+        found = needs.tensor_map(
+            operand, tensor, modes, made.tile, made.order, made.swizzle_bytes, unit=made.order[0], row=row
         )
         if found == wanted:
             return

@@ -307,8 +307,8 @@ class HopperSearch(Search[WgmmaTile]):
         """How D is stored and C read, None where the tile needs a tensor map that does not exist."""
         staging, boxes, added = self.cost.staging(tile), (tile.m.box, tile.n.box), self.plan.contraction.c is not None
         mapped = staging.bulk and split == 1 and not any(box.flattens for box in boxes)
-        d = d_map(plan, *boxes, self.size_d, staging.dense) if mapped else None
-        c = c_map(plan, *boxes, self.size_d, staging.dense, d) if added and d is not None else None
+        d = d_map(plan, *boxes, staging.dense) if mapped else None
+        c = c_map(plan, *boxes, staging.dense, d) if added and d is not None else None
         if (added and d is not None and c is None) or (d is None and (tile.exchange or tile.mma_tile is not None)):
             return None
         if d is None or not tile.exchange:
@@ -316,7 +316,7 @@ class HopperSearch(Search[WgmmaTile]):
             return Epilogue(self.stores(plan, tile, staging, d, split), source)
         found = self.cost.exchanged(tile)
         assert found is not None
-        whole = d_map(plan, found.m, found.n, self.size_d, replace(staging.dense, row=2 * staging.dense.row))
+        whole = d_map(plan, found.m, found.n, replace(staging.dense, row=2 * staging.dense.row))
         if whole is None:
             return None
         vector = store_vector(plan, *boxes)

@@ -11,50 +11,22 @@ from dataclasses import replace
 from gett.hw.dtypes import warpgroup_atom
 from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.spec.epilogue import StagedTile
-from gett.schedule.spec.hopper_needs import shared_dimension, up
+from gett.schedule.spec.hopper_needs import shared_dimension, tensor_map, up
 from gett.schedule.spec.loader import Multicast, Tma
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box
-from layouts.modes import Strided, unit_mode
+from layouts.modes import unit_mode
 from layouts.swizzle import CHUNK, swizzle_dividing, swizzle_holding
 from layouts.tma import TmaMap
-from layouts.tma_map import Refusal, tma_map
-
-
-def tensor_map(
-    plan: GemmPlan,
-    tensor: int,
-    modes: Sequence[Strided],
-    box: Sequence[int],
-    order: Sequence[int],
-    size: int,
-    swizzle_bytes: int,
-    *,
-    unit: int | None = None,
-    row: int = 0,
-) -> TmaMap | None:
-    """The map of one tensor of a plan, None where there is none; arguments as `layouts.tma_map.tma_map` takes them."""
-    operand = plan.operand(tensor)
-    assert operand is not None
-    made = tma_map(
-        [s.extent for s in modes],
-        [s.strides[tensor] for s in modes],
-        size,
-        box,
-        order=order,
-        unit=unit,
-        base_alignment=operand.alignment,
-        swizzle_bytes=swizzle_bytes,
-        row=row,
-    )
-    return None if isinstance(made, Refusal) or made.base_offset else made
 
 
 class OperandMaps:
     """Tensor maps of one operand of a plan."""
 
     def __init__(self, plan: GemmPlan, tensor: int, size: int) -> None:
-        self.plan, self.tensor, self.size = plan, tensor, size
+        operand = plan.operand(tensor)
+        assert operand is not None
+        self.plan, self.operand, self.tensor, self.size = plan, operand, tensor, size
         self.step_k = warpgroup_atom(plan.contraction.dtype, plan.contraction.precision).k
         self.side = plan.m if tensor == A else plan.n
         self.modes = (*plan.l, *self.side, *plan.k)
@@ -76,7 +48,8 @@ class OperandMaps:
     ) -> TmaMap | None:
         """The map of boxes of the two groups, one batch at a time."""
         box = [*(1 for _ in self.plan.l), *box_mn, *box_k]
-        return tensor_map(self.plan, self.tensor, self.modes, box, order, self.size, swizzle_bytes, unit=unit, row=row)
+        made = tensor_map(self.operand, self.tensor, self.modes, box, order, swizzle_bytes, unit=unit, row=row)
+        return made if isinstance(made, TmaMap) else None
 
     def _order(self, box_mn: Box, box_k: Box) -> list[int]:
         """Modes as the tile has them: the operand's major group first."""
@@ -153,19 +126,19 @@ class OperandMaps:
         return Tma(self.major, made, repeats, up(box_k.size, self.step_k) * swizzle if repeats else 0, run)
 
 
-def d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StagedTile) -> TmaMap | None:
+def d_map(plan: GemmPlan, box_m: Box, box_n: Box, stage: StagedTile) -> TmaMap | None:
     """The tensor map that stores a tile of D, dimensions as it is staged, else by D's strides."""
-    return _staged_map(plan, D, (box_m, box_n), size, stage)
+    return _staged_map(plan, D, (box_m, box_n), stage)
 
 
-def c_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StagedTile, d: TmaMap) -> TmaMap | None:
+def c_map(plan: GemmPlan, box_m: Box, box_n: Box, stage: StagedTile, d: TmaMap) -> TmaMap | None:
     """The tensor map that brings a tile of C to the places that `d`, D's map, stores from; None where there is none.
 
     C has D's type. Modes that follow each other in D need not do so in C, whose copies may then be others than D's.
     """
     # Without a swizzle, rows end to end are one run: one copy may bring what others store in rows.
     for row in (stage.row, 0) if stage.swizzle_bytes == CHUNK else (stage.row,):
-        made = _staged_map(plan, C, (box_m, box_n), size, replace(stage, row=row))
+        made = _staged_map(plan, C, (box_m, box_n), replace(stage, row=row))
         if made is not None and _same_places(made, d):
             return made
     return None
@@ -183,16 +156,17 @@ def _same_places(first: TmaMap, second: TmaMap) -> bool:
     return all(first.smem_offset(local) == second.smem_offset(local) for local in single)
 
 
-def _staged_map(plan: GemmPlan, tensor: int, boxes: tuple[Box, Box], size: int, stage: StagedTile) -> TmaMap | None:
-    box_m, box_n = boxes
+def _staged_map(plan: GemmPlan, tensor: int, boxes: tuple[Box, Box], stage: StagedTile) -> TmaMap | None:
+    operand, (box_m, box_n) = plan.operand(tensor), boxes
+    assert operand is not None
     modes = (*plan.l, *plan.m, *plan.n)
     box = [*(1 for _ in plan.l), *box_m.cut, *box_n.cut]
     first = {"m": len(plan.l), "n": len(plan.l) + len(plan.m)}
     dims = {"m": box_m.dims, "n": box_n.dims}
     staged = [first[g] + dims[g][i].modes[0] for g, i in stage.order]
     rest = sorted((i for i in range(len(modes)) if i not in staged), key=lambda i: (box[i] == 1, modes[i].strides[D]))
-    made = tensor_map(plan, tensor, modes, box, staged + rest, size, stage.swizzle_bytes, row=stage.row)
-    return None if made is None or (made.slabs > 1 and not stage.row) else made
+    made = tensor_map(operand, tensor, modes, box, staged + rest, stage.swizzle_bytes, row=stage.row)
+    return made if isinstance(made, TmaMap) and (made.slabs == 1 or stage.row) else None
 
 
 def multicast(load: Tma, blocks: int) -> Tma:

@@ -7,18 +7,21 @@ one main loop alone needs is in its own module.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gett.hw.dtypes import WORD, data_type, is_complex, planes_of
 from gett.hw.tensor_types import Planes, TensorType
+from gett.ir.contraction import Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.spec.epilogue import DsmemExchange, StagedTile
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import Hopper
 from layouts.box import Box
-from layouts.modes import unit_mode
+from layouts.modes import Strided, unit_mode
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
+from layouts.tma_map import Refusal, tma_map
 
 ARCHS = ("sm_90a",)  # architectures that run the Hopper main loops
 MOST_STAGES, MOST_STAGES_OF_ONE = 8, 16  # most stages where both operands come with every k-tile, and where one does
@@ -49,6 +52,34 @@ def planes(plan: GemmPlan) -> Planes | None:
 def parts(plan: GemmPlan) -> int:
     """Real numbers of an element that is multiplied."""
     return 2 if is_complex(plan.contraction.dtype) else 1
+
+
+def tensor_map(
+    operand: Operand,
+    tensor: int,
+    modes: Sequence[Strided],
+    box: Sequence[int],
+    order: Sequence[int],
+    swizzle_bytes: int,
+    *,
+    unit: int | None = None,
+    row: int = 0,
+) -> TmaMap | Refusal:
+    """The map of a tensor of a plan, or why there is none; arguments as `layouts.tma_map.tma_map` takes them."""
+    made = tma_map(
+        [s.extent for s in modes],
+        [s.strides[tensor] for s in modes],
+        itemsize(operand.dtype),
+        box,
+        order=order,
+        unit=unit,
+        base_alignment=operand.alignment,
+        swizzle_bytes=swizzle_bytes,
+        row=row,
+    )
+    if isinstance(made, TmaMap) and made.base_offset:
+        return Refusal(f"it starts {made.base_offset} bytes from element 0, whose address is passed")
+    return made
 
 
 def valid_k(load: Tma, modes_k: int) -> int:

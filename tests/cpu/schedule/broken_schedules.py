@@ -13,13 +13,13 @@ from gett.schedule.search.base import best_schedules
 from gett.schedule.search.hopper import both_roles
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.spec.epilogue import Epilogue, R2SCopy, RowStore, TmaSource, VectorSource, VectorStore
+from gett.schedule.spec.hopper_needs import tensor_map
 from gett.schedule.spec.loader import Stationary, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import OneTile, PersistentPanel, Schedule, Split
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box, TileDim
 from layouts.tma import TmaMap
-from layouts.tma_map import tma_map
 from tests.cases import DENSE, Case
 from tests.cpu.schedule import hopper_schedules as hopper
 from tests.cpu.schedule.changed_schedules import changed, longer, loop, raster, staged, stream_k, tiling, with_mode
@@ -193,12 +193,10 @@ def folded_end() -> Found:
     for name, tensor, free, operand in (("a", 0, lowered.m, lowered.a), ("b", 1, lowered.n, lowered.b)):
         load, modes = getattr(s.mainloop, name), (*lowered.l, *free, *lowered.k)
         assert operand is not None
-        made = tma_map(
-            [m.extent for m in modes], [m.strides[tensor] for m in modes], 2, load.map.tile, order=load.map.order,
-            unit=load.map.order[0], base_alignment=operand.alignment, swizzle_bytes=load.map.swizzle_bytes,
-        )  # fmt: skip
+        has = load.map
+        made = tensor_map(operand, tensor, modes, has.tile, has.order, has.swizzle_bytes, unit=has.order[0])
         assert isinstance(made, TmaMap)
-        sides[name] = replace(load, map=replace(made, box=load.map.box))
+        sides[name] = replace(load, map=replace(made, box=has.box))
     return loop(tiling(s, k=replace(t.k, extents=extents)), **sides), short, facts
 
 
