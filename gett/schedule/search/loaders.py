@@ -14,7 +14,7 @@ from gett.hw.tensor_types import TensorType
 from gett.ir.gemm import A, GemmPlan
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Tiling
-from gett.schedule.spec.vectors import TiledDim, operand_dims, row_vector, widest_vector
+from gett.schedule.spec.vectors import operand_dims, row_vector, widest_vector
 from layouts.swizzle import Pattern, SmemLayout, choose_smem, replays
 
 
@@ -38,12 +38,8 @@ def operand_loader(plan: GemmPlan, tensor: int, t: Tiling, tensor_cores: bool) -
     steps = [(x.group, x.box, first_step[x.group] * x.prefix) for x in dims]
     conflicts = {major: _store_conflicts(steps, vector, size, major, smem(major)) for major in ("k", "mn")}
     best = min(conflicts, key=lambda major: (conflicts[major], major != group))
-    return RegisterStaged(best, vector, group, smem(best), walk_of(dims), max(1, conflicts[best]))
-
-
-def walk_of(dims: Sequence[TiledDim]) -> tuple[tuple[str, int], ...]:
-    """The walk of a loader over tiled dimensions in memory order."""
-    return tuple((x.group, x.index) for x in dims)
+    walk = tuple((x.group, x.index) for x in dims)
+    return RegisterStaged(best, vector, group, smem(best), walk, max(1, conflicts[best]))
 
 
 def _store_conflicts(dims: Sequence[tuple[str, int, int]], vector: int, size: int, major: str, smem: SmemLayout) -> int:

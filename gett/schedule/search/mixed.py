@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from itertools import product
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.rules.gather import REACH
 from gett.schedule.search.hopper import HopperSearch, Loader
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma
-from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile
+from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 
 
@@ -43,21 +44,16 @@ class MixedSearch(HopperSearch):
 
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of tile and boxes that both operands reach, not both by tensor map."""
-        for box_k in self.boxes_of_k() if self.takes() else ():
-            for groups in self.groups:
-                for n in self.widths():
-                    if self.holds(groups, n, box_k):
-                        yield from self.of_block(groups, n, box_k)
-
-    def of_block(self, groups: Warpgroups, n: int, box_k: Box) -> Iterator[WgmmaTile]:
-        """The tiles of all boxes of a shape."""
-        for m_side in self.side_boxes(A, groups.rows):
-            for n_side in self.side_boxes(B, n):
-                a, b = self.loader(A, m_side, box_k), self.loader(B, n_side, box_k)
-                if a is None or b is None or not (a.by_warps or b.by_warps):
-                    continue
-                sides = OperandTiling(m_side, self.plan.m), OperandTiling(n_side, self.plan.n)
-                yield WgmmaTile(self.atom, groups, *sides, box_k, runs=(a.width, b.width))
+        if not self.takes():
+            return
+        for box_k, groups, n in product(self.boxes_of_k(), self.groups, self.widths()):
+            if not self.holds(groups, n, box_k):
+                continue
+            for box_m, box_n in product(self.side_boxes(A, groups.rows), self.side_boxes(B, n)):
+                a, b = self.loader(A, box_m, box_k), self.loader(B, box_n, box_k)
+                if a is not None and b is not None and (a.by_warps or b.by_warps):
+                    sides = OperandTiling(box_m, self.plan.m), OperandTiling(box_n, self.plan.n)
+                    yield WgmmaTile(self.atom, groups, *sides, box_k, runs=(a.width, b.width))
 
     def side_boxes(self, tensor: int, block: int) -> list[Box]:
         """The boxes of an operand's free group, worked out once."""
