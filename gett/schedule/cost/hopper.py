@@ -56,7 +56,8 @@ class HopperCost(StagingCost):
         self.mainloop, self.batches = mainloop, plan.extent_l
         self.sum_bytes = data_type(plan.contraction.dtype).accumulator_bytes
         self.outputs = plan.extent_m * plan.extent_n * plan.extent_l
-        self.start_us = self.device.launches.launch_us + mainloop.fills * self.device.launches.fill_us
+        fills = 2 if mainloop.remakes else 1  # empty pipelines that a block's first tile waits for
+        self.start_us = self.device.launches.launch_us + fills * self.device.launches.fill_us
         self.read(self.device.hopper)
 
     def read(self, model: HopperModel) -> None:

@@ -41,11 +41,6 @@ class LoopCost:
     waits_for_d: bool = False  # whether those who multiply wait until D's only staging buffer is empty
     divides: bool = True  # whether stream-K may divide its tiles
 
-    @property
-    def fills(self) -> int:
-        """Empty pipelines that a block's first tile waits for."""
-        return 2 if self.remakes else 1
-
 
 def few_slices(k_tiles: int, tiles: int, sm_count: int) -> list[int]:
     """How many slices of K are tried where a slice's sums cost much beside its products."""
