@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.hw.dtypes import warpgroup_atom
-from gett.ir.gemm import A, B, GemmPlan, itemsize
+from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule import lower as lowering
 from gett.schedule.cost.estimate import ROUNDED, Estimate, bounded_split
 from gett.schedule.cost.hopper_bounds import HopperBounds, Sides
@@ -29,7 +29,7 @@ from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.search.base import Later, Search
 from gett.schedule.search.batches import with_batches
 from gett.schedule.search.hopper_boxes import HopperBoxes, k_boxes
-from gett.schedule.search.tma import OperandMaps, c_map, d_map, multicast
+from gett.schedule.search.tma import OperandMaps, c_map, multicast, staged_map
 from gett.schedule.search.tried import Tried
 from gett.schedule.spec.epilogue import Epilogue, RowStore, Store, TmaSource, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.hopper_needs import parts, up
@@ -307,8 +307,8 @@ class HopperSearch(Search[WgmmaTile]):
         """How D is stored and C read, None where the tile needs a tensor map that does not exist."""
         staging, boxes, added = self.cost.staging(tile), (tile.m.box, tile.n.box), self.plan.contraction.c is not None
         mapped = staging.bulk and split == 1 and not any(box.flattens for box in boxes)
-        d = d_map(plan, *boxes, staging.dense) if mapped else None
-        c = c_map(plan, *boxes, staging.dense, d) if added and d is not None else None
+        d = staged_map(plan, D, boxes, staging.dense) if mapped else None
+        c = c_map(plan, boxes, staging.dense, d) if added and d is not None else None
         if (added and d is not None and c is None) or (d is None and (tile.exchange or tile.mma_tile is not None)):
             return None
         if d is None or not tile.exchange:
@@ -316,7 +316,7 @@ class HopperSearch(Search[WgmmaTile]):
             return Epilogue(self.stores(plan, tile, staging, d, split), source)
         found = self.cost.exchanged(tile)
         assert found is not None
-        whole = d_map(plan, found.m, found.n, replace(staging.dense, row=2 * staging.dense.row))
+        whole = staged_map(plan, D, (found.m, found.n), replace(staging.dense, row=2 * staging.dense.row))
         if whole is None:
             return None
         vector = store_vector(plan, *boxes)

@@ -126,19 +126,28 @@ class OperandMaps:
         return Tma(self.major, made, repeats, up(box_k.size, self.step_k) * swizzle if repeats else 0, run)
 
 
-def d_map(plan: GemmPlan, box_m: Box, box_n: Box, stage: StagedTile) -> TmaMap | None:
-    """The tensor map that stores a tile of D, dimensions as it is staged, else by D's strides."""
-    return _staged_map(plan, D, (box_m, box_n), stage)
+def staged_map(plan: GemmPlan, tensor: int, boxes: tuple[Box, Box], stage: StagedTile) -> TmaMap | None:
+    """The tensor map of a tile of D, or of C, dimensions as D is staged, else by D's strides."""
+    operand, (box_m, box_n) = plan.operand(tensor), boxes
+    assert operand is not None
+    modes = (*plan.l, *plan.m, *plan.n)
+    box = [*(1 for _ in plan.l), *box_m.cut, *box_n.cut]
+    first = {"m": len(plan.l), "n": len(plan.l) + len(plan.m)}
+    dims = {"m": box_m.dims, "n": box_n.dims}
+    staged = [first[g] + dims[g][i].modes[0] for g, i in stage.order]
+    rest = sorted((i for i in range(len(modes)) if i not in staged), key=lambda i: (box[i] == 1, modes[i].strides[D]))
+    made = tensor_map(operand, tensor, modes, box, staged + rest, stage.swizzle_bytes, row=stage.row)
+    return made if isinstance(made, TmaMap) and (made.slabs == 1 or stage.row) else None
 
 
-def c_map(plan: GemmPlan, box_m: Box, box_n: Box, stage: StagedTile, d: TmaMap) -> TmaMap | None:
+def c_map(plan: GemmPlan, boxes: tuple[Box, Box], stage: StagedTile, d: TmaMap) -> TmaMap | None:
     """The tensor map that brings a tile of C to the places that `d`, D's map, stores from; None where there is none.
 
     C has D's type. Modes that follow each other in D need not do so in C, whose copies may then be others than D's.
     """
     # Without a swizzle, rows end to end are one run: one copy may bring what others store in rows.
     for row in (stage.row, 0) if stage.swizzle_bytes == CHUNK else (stage.row,):
-        made = _staged_map(plan, C, (box_m, box_n), replace(stage, row=row))
+        made = staged_map(plan, C, boxes, replace(stage, row=row))
         if made is not None and _same_places(made, d):
             return made
     return None
@@ -154,19 +163,6 @@ def _same_places(first: TmaMap, second: TmaMap) -> bool:
     origin = [0] * len(first.tile)
     single = ((*origin[:m], x, *origin[m + 1 :]) for m, count in enumerate(first.tile) for x in range(1, count))
     return all(first.smem_offset(local) == second.smem_offset(local) for local in single)
-
-
-def _staged_map(plan: GemmPlan, tensor: int, boxes: tuple[Box, Box], stage: StagedTile) -> TmaMap | None:
-    operand, (box_m, box_n) = plan.operand(tensor), boxes
-    assert operand is not None
-    modes = (*plan.l, *plan.m, *plan.n)
-    box = [*(1 for _ in plan.l), *box_m.cut, *box_n.cut]
-    first = {"m": len(plan.l), "n": len(plan.l) + len(plan.m)}
-    dims = {"m": box_m.dims, "n": box_n.dims}
-    staged = [first[g] + dims[g][i].modes[0] for g, i in stage.order]
-    rest = sorted((i for i in range(len(modes)) if i not in staged), key=lambda i: (box[i] == 1, modes[i].strides[D]))
-    made = tensor_map(operand, tensor, modes, box, staged + rest, stage.swizzle_bytes, row=stage.row)
-    return made if isinstance(made, TmaMap) and (made.slabs == 1 or stage.row) else None
 
 
 def multicast(load: Tma, blocks: int) -> Tma:
