@@ -145,6 +145,18 @@ class ElementWiseProgram:
         """Number of pieces of D."""
         return self._cuts.d.count
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Most scratch that a call holds at one time: the pieces that are not formed in D."""
+        if self._nothing or (self._direct and self._view_c is None and not self._empty):
+            return 0
+        if self._kind == "permutation" and self._view_c is None and self._epilogue is None:
+            return 0
+        blocks = dict(zip(self._dims_d, self._cuts.d.blocks, strict=True))
+        piece = math.prod(n for s, n in blocks.items() if s not in self._spread)
+        pieces = 1 if self._view_c is None else 2
+        return piece * pieces * self.arithmetic.finish.itemsize * (1 if self._cuts.single else self._threads)
+
     def run(
         self,
         a: Array,

@@ -76,6 +76,11 @@ class NumpyExecutable:
         return self._plain.route if self._pairs is None else f"{self._pairs.route} on pairs of real numbers"
 
     @property
+    def scratch_bytes(self) -> int:
+        """Most scratch that a call holds at one time."""
+        return self._plain.scratch_bytes if self._pairs is None else self._pairs.scratch_bytes
+
+    @property
     def explain(self) -> str:
         """The route and its reasons, in one line."""
         program = self._plain if self._pairs is None else self._pairs._plain

@@ -108,6 +108,28 @@ class PackedProgram:
         """Number of tiles of D."""
         return self._tiles.count
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Most scratch that a call holds at one time: packed tiles, partial sums and the limbs of integers."""
+        arithmetic, core = self.arithmetic, self.core
+        item, limbs = arithmetic.work.itemsize, arithmetic.limbs
+        if self._whole is not None and self._view_c is None:
+            return item * sum(math.prod(x.stack) for x in self._whole if not x.direct)
+        sizes = dict(zip((*self._order, *self._k_order), (*self._tiles.blocks, *self._k_tiles.blocks), strict=True))
+        a, b = (
+            math.prod(sizes[s] for s in dims if s in sizes)
+            for dims in (self._dims_a[: -self._sums[0] or None], self._dims_b[: -self._sums[1] or None])
+        )
+        d = math.prod(sizes[s] for s in self._dims_d if s.strides[A] or s.strides[B])
+        rooms = sum(n for n, direct in zip((a, b, d), core.direct, strict=True) if not direct)
+        rooms += d if self._k_tiles.count > 1 else 0
+        found = item * rooms
+        if limbs and min(volume(core.m), volume(core.n), volume(core.k)) >= 8:
+            found += 8 * limbs * (a + b) + (24 if limbs > 1 else 16) * d
+        if self._view_c is not None or arithmetic.finish != arithmetic.work:
+            found += arithmetic.finish.itemsize * d
+        return found * self._tile_threads
+
     def run(
         self, a: Array, b: Array, c: Array | None, d: Array, alpha: Any, beta: Any, extras: Sequence[Array] = ()
     ) -> None:

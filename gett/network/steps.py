@@ -6,7 +6,7 @@ Owns how long tensors live and which operands the result may be written over. Kn
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -53,17 +53,32 @@ def last_uses(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(i for i in {*step.inputs} if last[i] == n) for n, step in enumerate(steps))
 
 
-def peak_bytes(steps: Sequence[Step], uses: Sequence[tuple[int, ...]]) -> int:
-    """Most memory that intermediates hold at one time, from steps and their `last_uses`; the result does not count."""
+def peak_bytes(steps: Sequence[Step], uses: Sequence[tuple[int, ...]], copies: Mapping[int, int] | None = None) -> int:
+    """Most memory that intermediates hold at one time; the result does not count.
+
+    Args:
+        steps: Of a plan.
+        uses: Their `last_uses`.
+        copies: Bytes of the operands that are converted before a step reads them first. Where it is given, these count
+            as intermediates, and so does what runs a step: its workspace on a GPU, its scratch on the CPU.
+    """
     sizes: dict[int, int] = {}
     peak = 0
     for step, done in zip(steps, uses, strict=True):
         if step.output != steps[-1].output:
             sizes[step.output] = math.prod(step.shape) * itemsize(step.gemm.contraction.d.dtype)
-        peak = max(peak, sum(sizes.values()))
+        sizes |= {i: copies[i] for i in step.inputs if copies and i in copies}
+        peak = max(peak, sum(sizes.values()) + (0 if copies is None else scratch_bytes(step)))
         for i in done:
             sizes.pop(i, None)
     return peak
+
+
+def scratch_bytes(step: Step) -> int:
+    """Memory that a step takes while it runs: workspace on a GPU, scratch of the NumPy executor on the CPU."""
+    if step.schedule is not None:
+        return step.schedule.workspace_bytes
+    return int(getattr(step.executable, "scratch_bytes", 0))
 
 
 def own_places(request: PlanRequest, steps: Sequence[Step]) -> tuple[bool, ...]:
