@@ -10,6 +10,7 @@ Read when they are needed, not at import, so that a program may set them first. 
 | `GETT_CACHE_DISABLE` | flag | Keep compiled kernels in memory only. |
 | `GETT_CACHE_LIMIT` | bytes, or `500M`, `2GiB` | Size above which the oldest entries go; default 1 GiB. |
 | `GETT_PRECISION` | name | How products are formed where a call does not say, such as `ieee`. |
+| `GETT_MEMORY_LIMIT` | size, or a share such as `0.5` | `memory_limit=` of calls that give none. |
 | `GETT_NVRTC` | path | The NVRTC library to use (`libnvrtc.so.*`), instead of searching for one. |
 | `XDG_CACHE_HOME` | path | Base of the user's cache directory. |
 | `HOME` | path | Holds `.cache`, the base where that is not set; without a home kernels are kept in memory. |
@@ -42,6 +43,7 @@ class Environment:
         cache_dir: `GETT_CACHE_DIR`, absolute, `~` expanded; None if unset.
         cache_disable: `GETT_CACHE_DISABLE`.
         cache_limit: `GETT_CACHE_LIMIT` in bytes.
+        memory_limit: `GETT_MEMORY_LIMIT`; None if unset.
         nvrtc: `GETT_NVRTC`; None if unset.
         precision: `GETT_PRECISION`; None if unset.
         xdg_cache_home: `XDG_CACHE_HOME` if absolute (the XDG specification says to ignore any other); else None.
@@ -50,6 +52,7 @@ class Environment:
     cache_dir: Path | None = None
     cache_disable: bool = False
     cache_limit: int = DEFAULT_CACHE_LIMIT
+    memory_limit: str | None = None
     nvrtc: Path | None = None
     precision: str | None = None
     xdg_cache_home: Path | None = None
@@ -67,6 +70,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         cache_dir=_path(source, "GETT_CACHE_DIR"),
         cache_disable=_flag(source, "GETT_CACHE_DISABLE"),
         cache_limit=_size(source, "GETT_CACHE_LIMIT", DEFAULT_CACHE_LIMIT),
+        memory_limit=source.get("GETT_MEMORY_LIMIT", "").strip() or None,
         nvrtc=_path(source, "GETT_NVRTC"),
         precision=source.get("GETT_PRECISION", "").strip() or None,
         xdg_cache_home=xdg if xdg.is_absolute() else None,

@@ -92,7 +92,7 @@ class EinsumOptions(TypedDict, total=False):
     precision: Precision | None
     conj: Sequence[bool] | None
     workspace_limit: Size | None
-    memory_limit: Size | None
+    memory_limit: Size | float | None
     checkpoint: Size | None
 
 
@@ -108,7 +108,7 @@ class ContractOptions(TypedDict, total=False):
     epilogue_args: Sequence[Any]
     conj: Sequence[bool] | None
     workspace_limit: Size | None
-    memory_limit: Size | None
+    memory_limit: Size | float | None
     checkpoint: Size | None
 
 

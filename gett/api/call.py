@@ -21,7 +21,8 @@ from gett.errors import EpilogueError, OptionError
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.subscripts import Spec
 from gett.ir.tensors import Casting, TensorSpec, UsualPrecision, parse_dtype
-from gett.network.optimize import freeze_optimize, with_limit
+from gett.network.limits import Elements, Limit, Share, parse_limit, resolved, usual_limit
+from gett.network.optimize import Bytes, Limited, asks_autotune, check_one_limit, freeze_optimize
 from gett.network.request import PlanRequest
 
 if TYPE_CHECKING:
@@ -43,10 +44,11 @@ class Call:
         operands: As they were given, or what was lent for them.
         out: The array to write, or None.
         dtype: As it was given, and so are `order` and `casting`.
-        optimize: As it stands in a key, with the limit of `memory_limit`.
+        optimize: As it stands in a key.
         precision: What was asked for, or what holds where nothing is.
         conj: Flags of operands that may be complex; None where none is conjugated.
         limit: Most bytes of workspace.
+        memory: The limit of memory, or None.
         c: What is added, or None.
         alpha: Factor of the contraction.
         beta: Factor of `c`.
@@ -65,6 +67,7 @@ class Call:
     precision: str | UsualPrecision | None
     conj: Conj | None
     limit: int
+    memory: Limit | None
     c: Any
     alpha: Any
     beta: Any
@@ -145,8 +148,24 @@ class Call:
             epilogue_args=tuple(extras),
             conj=of_complex(self.conj, operands),
             workspace_limit=self.limit,
+            memory_limit=self.memory_on(kind, device),
             complex_factors=self.mixes_complex_factors(operands),
         )
+
+    def memory_on(self, kind: ArrayKind, device: int | None) -> Bytes | Elements | None:
+        """The limit of memory on a device, where a share is one of what is free now.
+
+        Raises:
+            OptionError: It is a share, and there is no device.
+        """
+        limit = self.memory
+        if limit is None or not isinstance(limit, Share):
+            return limit
+        if device is None:
+            raise OptionError(
+                f"memory_limit={limit.part} is a share of a device's memory, but there is none: give a size"
+            )
+        return resolved(limit, kind.free(device))
 
     def leaves_c_unread(self) -> bool:
         """Whether `c` is looked at, but not read: beta is plainly 0."""
@@ -161,7 +180,7 @@ def product_call(product: Product, operands: Sequence[Any], out: Any = None, c: 
     """The record of a call that computes a product of PyTorch's tensors."""
     return make_call(
         product.subscripts, operands, out, product.dtype, product.order, "unsafe", True, product.precision,
-        product.conj, product.limit, None, c, product.alpha, 0 if c is None else product.beta,
+        product.conj, product.limit, -1, c, product.alpha, 0 if c is None else product.beta,
     )  # fmt: skip
 
 
@@ -199,9 +218,14 @@ def make_call(
     call.extras = extras if extras is NO_ARGUMENTS else check_arguments(epilogue, extras)
     call.limit = WORKSPACE_LIMIT if workspace_limit is None else check_workspace_limit(workspace_limit)
     call.checkpoint = None if checkpoint is None else check_bytes(checkpoint, "checkpoint")
-    if memory_limit is not None:
-        optimize = with_limit(optimize, memory_limit)
     call.optimize = optimize if optimize is True else freeze_optimize(optimize)
+    limited = isinstance(call.optimize, Limited) or asks_autotune(call.optimize)
+    if memory_limit is None:
+        call.memory = None if limited else usual_limit()
+    else:
+        call.memory = parse_limit(memory_limit)
+        if limited and call.memory is not None:
+            check_one_limit(call.optimize, memory_limit)
     call.precision = usual_precision() if precision is None else precision
     return call
 

@@ -80,7 +80,7 @@ def contract(
     epilogue_args: Sequence[Any] = NO_ARGUMENTS,
     conj: Sequence[bool] | None = None,
     workspace_limit: Size | None = None,
-    memory_limit: Size | None = None,
+    memory_limit: Size | float | None = None,
     checkpoint: Size | None = None,
 ) -> Any:
     """Compute `epilogue(alpha * einsum(subscripts, *operands) + beta * c, *epilogue_args)`.

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gett.api.bound_steps import BoundSteps
 from gett.api.call import NO_ARGUMENTS, Call, make_call
 from gett.api.checks import any_complex, check_factors, check_fits, check_out, check_planned, resolve_addend
 from gett.api.executables import compile_steps
+from gett.api.plan_figures import PlanFigures
 from gett.arrays.dynamo import untraced
 from gett.arrays.interop import lend_bfloat16
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind
@@ -28,7 +28,7 @@ from gett.ir.subscripts import parse
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
 from gett.network.path import Path, path_info
 from gett.network.request import PlanRequest
-from gett.network.steps import Step, last_uses, peak_bytes
+from gett.network.steps import Step
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gett.typing import CallOptions, DeviceArrayT, NumPyOperand, Size, SupportsArray
 
 
-class ContractionPlan(BoundSteps):
+class ContractionPlan(PlanFigures):
     """A planned contraction, to be run many times: `plan(a, b, out=d)`.
 
     Attributes:
@@ -50,7 +50,7 @@ class ContractionPlan(BoundSteps):
         dtype: dtype in which products are formed; the result's, unless `out` was given in another.
     """
 
-    __slots__ = ("_layouts", "_look_closer", "_real_factors", "_torch_parts", "path", "subscripts")
+    __slots__ = ("_layouts", "_look_closer", "_read", "_real_factors", "_torch_parts", "path", "subscripts")
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class ContractionPlan(BoundSteps):
         super().__init__(request, steps, d, order, read, replan)
         self.subscripts = subscripts
         self.path = path
+        self._read = read
         self._layouts = tuple((t.shape, t.strides, t.dtype, t.alignment) for t in (*request.operands, request.out or d))
         # Of a NumPy array nobody sees that it stands for a tensor that is conjugated lazily.
         lazy = request.arch == "cpu" and any(t.conj for t in request.operands)
@@ -100,25 +101,11 @@ class ContractionPlan(BoundSteps):
         shapes = [t.shape for t in self._request.operands]
         return path_info(parse(self._request.spec, list(map(len, shapes))), shapes, self.path)
 
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of all steps."""
-        return sum(s.gemm.flops for s in self.steps)
-
-    @property
-    def bytes(self) -> int:
-        """Least traffic of all steps: each of their tensors once."""
-        return sum(s.gemm.bytes for s in self.steps)
-
-    @property
-    def workspace_bytes(self) -> int:
-        """Device memory for partial sums during the call; steps use it one after the other."""
-        return max((s.schedule.workspace_bytes for s in self.steps if s.schedule is not None), default=0)
-
-    @property
-    def intermediate_bytes(self) -> int:
-        """Most memory that intermediates hold at one time; the result does not count."""
-        return peak_bytes(self.steps, last_uses(self.steps))
+    def under(self, request: PlanRequest) -> ContractionPlan:
+        """The same steps for a request with a limit that they keep, which later calls keep too."""
+        made = ContractionPlan(request, self.subscripts, self.steps, self.path, *self.result, self._read, self._replan)
+        made._settled = self._settled
+        return made
 
     def __str__(self) -> str:
         """`explain()`: at most ten lines."""

@@ -91,7 +91,7 @@ def einsum(
     precision: Precision | None = None,
     conj: Sequence[bool] | None = None,
     workspace_limit: Size | None = None,
-    memory_limit: Size | None = None,
+    memory_limit: Size | float | None = None,
     checkpoint: Size | None = None,
 ) -> Any:
     """Contract tensors as `numpy.einsum` does, without transposed copies.
@@ -118,7 +118,7 @@ def einsum(
         optimize: For more than two operands: what `opt_einsum.contract` or NumPy take; False contracts from left to
             right. A path must fit any number of operands. `("greedy", n)` limits intermediates to n elements, or is an
             error; `("greedy", "1GiB")` to so many bytes. Intermediates have the dtype of the result. A ContractionTree
-            of cotengra stands for its path; nested paths and slices are an error.
+            of cotengra stands for its path and its slices; nested paths are an error.
         precision: How products are formed at least: `"ieee"`, by fused multiply-adds or the dtype's own tensor-core
             product; for float32 also `"bf16x6"` (the default there), six products of bfloat16 planes where they are
             faster, whose errors are at most 13 + k / 16 units of 2^-24 of a sum's magnitudes and mostly below those of
@@ -132,8 +132,11 @@ def einsum(
             Of a real operand that is the operand itself. PyTorch's `x.conj()` does the same.
         workspace_limit: Most device memory that a call may take for partial sums or packed copies of tensors, in bytes
             or as `"1GiB"`; 256 MiB by default, 0 forbids both. `print(plan)` shows what it takes. The CPU takes none.
-        memory_limit: Largest intermediate: a number of elements, as opt_einsum has it, or bytes as `"1GiB"`;
-            `"max_input"` is the largest operand, None and -1 no limit. A limit that no path was found for is an error.
+        memory_limit: Most memory that a call may take for intermediates, workspace and a new result: `"8GiB"`, or a
+            share such as 0.5 of what is free on the device. Where no path keeps it, slices of the contraction run one
+            after the other. An integer is a number of elements of the largest intermediate, as opt_einsum has it, and
+            `"max_input"` that of the largest operand. None is `GETT_MEMORY_LIMIT`, -1 no limit. A limit that no slices
+            keep is an error, which says the least that would do.
         checkpoint: Most memory for intermediates that a network keeps for derivatives, in bytes or as `"1GiB"`; others
             are computed again in PyTorch's `backward`. By default all are kept.
 
@@ -208,6 +211,10 @@ def compute(call: Call) -> Any:
         parts.append(call.conj)
     if call.limit != WORKSPACE_LIMIT:
         parts.append(("workspace", call.limit))
+    if call.memory is not None:
+        if recorded:
+            return _compute_other(call)
+        parts.append(("memory", call.memory_on(kind, device)))
     plain = c is None and alpha is ONE and beta is ZERO
     if recorded:
         if not plain or out is not None or call.checkpoint is not None:

@@ -25,8 +25,9 @@ from gett.console.formatting import count, printable
 from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
 from gett.ir.subscripts import Subscripts, split_arguments, symbols
 from gett.ir.tensors import NUMPY_ONLY, SUPPORTED, Casting, TensorSpec, factor_dtype, parse_dtype, promote
-from gett.network.optimize import asks_autotune
-from gett.network.path import Path
+from gett.network.limits import parse_limit
+from gett.network.optimize import asks_autotune, check_one_limit, freeze_optimize
+from gett.network.path import Path, path_of
 from gett.typing import DeviceArrayT, DType, NumPyOperand, Optimize, Order, Precision, Size, SupportsArray
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def contract_expression(
     *operands: Any,
     constants: Collection[int] | None = None,
     optimize: Optimize = True,
-    memory_limit: Size | None = None,
+    memory_limit: Size | float | None = None,
     dtype: DType = None,
     order: Order | None = "K",
     casting: Casting = "safe",
@@ -59,7 +60,7 @@ def contract_expression(
             path holds too.
         constants: Places of the operands that are constants, counted from 0.
         optimize: As for `einsum`, but not `"autotune"`.
-        memory_limit: As for `einsum`, of the shapes given here.
+        memory_limit: As for `einsum`, of each call.
         dtype: As for `einsum`; so are `order`, `casting`, `precision`, `conj` and `workspace_limit`.
         order: Memory order of results.
         casting: NumPy's rule for conversions.
@@ -92,9 +93,15 @@ def contract_expression(
         for i, x in enumerate(found)
     ]
     flags = check_conj(conj, len(found)) or (False,) * len(found)
-    known, path, info = find_network_path(spec, tensors, optimize, memory_limit)
+    known, path, info = find_network_path(spec, tensors, optimize, None)
     limit = check_workspace_limit(workspace_limit)
-    options = dict(dtype=dtype, order=order, casting=casting, precision=precision, workspace_limit=limit)
+    options: dict[str, Any] = dict(
+        dtype=dtype, order=order, casting=casting, precision=precision, workspace_limit=limit
+    )
+    if memory_limit is not None:
+        check_one_limit(freeze_optimize(optimize), memory_limit)
+        parse_limit(memory_limit)
+        options["memory_limit"] = memory_limit
     if checkpoint is not None:
         options["checkpoint"] = check_bytes(checkpoint, "checkpoint")
     return ContractExpression(known, path, info, {i: found[i] for i in held}, flags, options)
@@ -182,12 +189,12 @@ class ContractExpression:
             whole = f"{','.join(terms[i] for i in places)}->{kept}"
             plain = whole == f"{kept}->{kept}"
             chosen = tuple(conj[i] for i in places)
-            self._folds.append(_Fold(places, None if plain else whole, _optimize(places, steps), chosen))
+            self._folds.append(_Fold(places, None if plain else whole, path_of(places, steps), chosen))
             left.append(kept)
             flags.append(plain and chosen[0])
         self._spec = f"{','.join(left)}->{output}"
         self._conj = flags if any(flags) else None
-        self._optimize = _optimize((*variables, *roots), outside)
+        self._optimize = path_of((*variables, *roots), outside)
         self._held: dict[Any, list[Any]] = {}
 
     @overload
@@ -298,17 +305,6 @@ def _part(
             outside.append((*group, number))
     taken = {i for step in outside for i in step[:-1]} | set(live)
     return [i for i in inside if i in taken], inside, outside
-
-
-def _optimize(leaves: Sequence[int], steps: Sequence[tuple[int, ...]]) -> Any:
-    """Contractions of `_part` as `einsum` takes them, which takes one or two operands without a path."""
-    if len(leaves) < 3:
-        return True
-    live, path = list(leaves), []
-    for *group, number in steps:
-        path.append(tuple(live.index(i) for i in group))
-        live = [i for i in live if i not in group] + [number]
-    return tuple(path)
 
 
 def _bring(constant: Any, model: Any) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 
 from gett.api.call import Call
 from gett.api.checks import check_factors, check_out
+from gett.api.unsliced import unsliced
 from gett.arrays.kinds import NUMPY
 from gett.errors import DTypeError, SubscriptsError
 from gett.ir.build import address_c, choose_order, resolve_extents
@@ -64,6 +65,7 @@ def numpy_contraction(call: Call) -> Any:
         )
     shape = tuple(extents[m] for m in subscripts.output)
     d = NUMPY.empty(shape, result, choose_order(call.order, specs))
+    call = unsliced(call, [x.shape for x in operands], result.itemsize)
     steps = _steps(subscripts, extents, in_elements(call.optimize, result.itemsize))
     if 0 in extents:  # NumPy 2.4's einsum writes beyond an empty array of clongdouble
         d[...] = 0

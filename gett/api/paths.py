@@ -58,7 +58,7 @@ def contract_path(
     /,
     *operands: Any,
     optimize: Optimize = True,
-    memory_limit: Size | None = None,
+    memory_limit: Size | float | None = None,
     shapes: bool = False,
 ) -> tuple[list[tuple[int, ...]], Any]:
     """The order in which operands would be contracted, as `opt_einsum.contract_path` gives it.
@@ -67,8 +67,8 @@ def contract_path(
         subscripts: As for `einsum`, the interleaved form included.
         operands: Arrays of any library, or `(shape, dtype)` pairs; elements are not read.
         optimize: As for `einsum`.
-        memory_limit: As for `einsum`; a limit in bytes counts the dtype that NumPy promotes the operands to, float64
-            where they have none.
+        memory_limit: Largest intermediate of the path, which has no slices: a number of elements, or bytes as `"1GiB"`
+            in the dtype that NumPy promotes the operands to, float64 where they have none.
         shapes: Whether the operands are given as shapes alone.
 
     Returns:

@@ -58,7 +58,7 @@ def plan(
     epilogue_args: Sequence[Any] = (),
     conj: Sequence[bool] | None = None,
     workspace_limit: Size | None = None,
-    memory_limit: Size | None = None,
+    memory_limit: Size | float | None = None,
 ) -> ContractionPlan:
     """Plan a contraction, to run it many times or to look at it: `print(gett.plan(...))`.
 

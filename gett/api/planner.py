@@ -39,7 +39,7 @@ from gett.ir.tensors import (
 )
 from gett.network.cutting import Section, cut_free, cut_sum, partial_sums, uncut
 from gett.network.forms import fastest_form
-from gett.network.optimize import AUTOTUNE, check_optimize, in_elements
+from gett.network.optimize import AUTOTUNE, SlicedPath, check_optimize, in_elements
 from gett.network.path import Path, PathStep, SumFirst, find_steps
 from gett.network.request import PlanRequest
 from gett.network.steps import Step
@@ -87,6 +87,10 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
         SubscriptsError, ShapeError, DTypeError, OutputError, PrecisionError, OptionError: The request is at fault.
         ScheduleError, CompileError: No kernel can be made for it.
     """
+    if request.memory_limit is not None or isinstance(request.optimize, SlicedPath):
+        from gett.api.limited import plan_within  # late: few plans have a limit
+
+        return plan_within(request, find_plan)
     subscripts, extents, dtype = resolve(request)
     precision = _precision(request, dtype)
     order = choose_order(request.order, request.operands)
@@ -94,7 +98,7 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
 
     d = _describe_result(request, subscripts, extents, dtype, order)
     d_operand = address(subscripts.output, d, extents)
-    c_operand = None if request.c is None else address_c(subscripts.output, _as_read(request.c, dtype), extents)
+    c_operand = None if request.c is None else address_c(subscripts.output, _as_read(request.c, d.dtype), extents)
     extras = _address_extras(request, subscripts, extents, dtype)
     short = None if request.arch == "cpu" else short_dtype(request.operands, dtype, precision)
     factors = _Factors(request, subscripts, extents, dtype, short)
@@ -227,7 +231,7 @@ def _describe_result(
     request: PlanRequest, subscripts: Subscripts, extents: tuple[int, ...], dtype: np.dtype[Any], order: str
 ) -> TensorSpec:
     """What the last step writes: `out` in its own strides, or a new array where there is none of this dtype."""
-    if request.out is not None and request.out.dtype == dtype:
+    if request.out is not None and (request.sums or request.out.dtype == dtype):
         return request.out
     shape = tuple(extents[m] for m in subscripts.output)
     return TensorSpec(shape, dense_strides(shape, dtype.itemsize, order), dtype, _new_alignment(request))

@@ -17,6 +17,7 @@ import numpy as np
 
 from gett.api.call import Call, make_call, product_call, trace_epilogue
 from gett.api.checks import check_factors, check_fits, check_planned
+from gett.api.unsliced import unsliced
 from gett.arrays.interop import gather_recorded
 from gett.arrays.torch import TorchLibrary, torch_library
 from gett.arrays.torch_autograd import Product, contracted
@@ -58,6 +59,9 @@ def record(call: Call, compute: Compute) -> Any:
     if not call.operands:
         raise SubscriptsError("einsum needs at least one operand")
     operands, c, arguments = _tensors(call)
+    if call.memory is not None:
+        settled = settle(call, [_describe(torch, x) for x in operands], None if c is None else _describe(torch, c))
+        call = unsliced(call, [tuple(x.shape) for x in operands], settled.dtype.itemsize, kept=True)
     if call.epilogue is not None:
         return _record_epilogue(torch, call.changed(operands=operands, c=c), arguments, compute)
     recipe = _recipe_of(call, compute, operands, c)
@@ -156,7 +160,7 @@ def _known_recipe(compute: Compute, spec: Any, options: tuple[Any, ...], layouts
     dtype, order, casting, optimize, precision, conj, limit, alpha, beta, *_ = options
     call = make_call(
         spec, layouts, None, dtype, order, casting, True, precision, None, None, None, None, alpha, beta
-    ).changed(optimize=optimize, conj=conj, limit=limit, alpha=alpha, beta=beta, precision=precision)
+    ).changed(optimize=optimize, memory=None, conj=conj, limit=limit, alpha=alpha, beta=beta, precision=precision)
     described = [_described(torch, *x) for x in layouts]
     subscripts = parse(spec, [len(x.shape) for x in described])
     extents = resolve_extents(subscripts, [x.shape for x in described])
@@ -231,7 +235,7 @@ def _finish(compute: Compute, finish: Finish, d: Any, arguments: Sequence[Any]) 
     return compute(
         make_call(
             f"{labels}->{labels}", (d,), None, product.dtype, product.order, "unsafe", True, product.precision, None,
-            product.limit, epilogue=finish.expression, extras=tuple(arguments),
+            product.limit, -1, epilogue=finish.expression, extras=tuple(arguments),
         )
     )  # fmt: skip
 
@@ -314,6 +318,7 @@ def record_planned(
     options = call.changed(
         dtype=None if widened else dtype, order=order, optimize=path if len(path) > 1 else True,
         casting=request.casting, conj=request.conj, limit=request.workspace_limit,
+        memory=request.memory_limit,
     )  # fmt: skip
     return record(options, _by_plans(replan))
 

@@ -169,6 +169,7 @@ def _prepare(
     """
     from gett.api.call import make_call  # late, here and below: few programs are traced
     from gett.api.recording import runner, settle, steps_of
+    from gett.api.unsliced import unsliced
     from gett.arrays.torch import torch_library
     from gett.arrays.torch_autograd import operator_of
     from gett.arrays.torch_operator import spell_precision
@@ -194,6 +195,7 @@ def _prepare(
     )  # fmt: skip
     known, own = settle(call, operands, c), torch.own_dtypes
     shapes = sizes or [tuple(1 if one else 2 for one in flags) for flags in ones]
+    call = unsliced(call, shapes, known.dtype.itemsize)
     products = products_of(spec, shapes, in_elements(call.optimize, known.dtype.itemsize))
     factors = [(x.inputs, x.subscripts, [*flags], own[t.name]) for x, flags, t in steps_of(products, known)]
     readings = [(x.dropped, x.diagonals) for x in products.readings]

@@ -9,6 +9,7 @@ nor plans.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import sys
@@ -58,6 +59,9 @@ class ArrayKind(Protocol):
     def memory(self, device: int) -> int:
         """Bytes of memory that a device has in all."""
 
+    def free(self, device: int) -> int:
+        """Bytes of memory that arrays could take on a device now."""
+
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         """A view with the axes in another order."""
 
@@ -102,6 +106,9 @@ class NumpyKind:
 
     def memory(self, device: int) -> int:
         return _host_memory()
+
+    def free(self, device: int) -> int:
+        return _free_host_memory()
 
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         return array.transpose(axes)
@@ -149,6 +156,12 @@ class CupyKind:
         from gett.runtime.device import device_facts
 
         return device_facts(device).memory_bytes
+
+    def free(self, device: int) -> int:
+        cuda = self.module.cuda
+        with cuda.Device(device):
+            pool = self.module.get_default_memory_pool()
+            return int(cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
 
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         return array.transpose(axes)
@@ -316,3 +329,14 @@ def _host_memory() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return sys.maxsize
+
+
+def _free_host_memory() -> int:
+    """Memory that programs could take now without swapping, as Linux estimates it; elsewhere the free pages, or all."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/meminfo", encoding="ascii") as lines:
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return _host_memory()

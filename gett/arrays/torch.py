@@ -272,6 +272,10 @@ class TorchKind:
 
         return device_facts(device).memory_bytes
 
+    def free(self, device: int) -> int:
+        cuda = self._library.module.cuda
+        return int(cuda.mem_get_info(device)[0] + cuda.memory_reserved(device) - cuda.memory_allocated(device))
+
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         return array.permute(tuple(axes))
 

@@ -47,13 +47,23 @@ class Plan(Protocol):
     def workspace_bytes(self) -> int: ...
     @property
     def intermediate_bytes(self) -> int: ...
+    @property
+    def peak_bytes(self) -> int: ...
+    @property
+    def slices(self) -> int: ...
+    @property
+    def sliced(self) -> str: ...
+    @property
+    def once(self) -> int: ...
+    @property
+    def overhead(self) -> float: ...
 
 
 def explain(plan: Plan) -> str:
     """A whole plan as text: of a network the totals, opt_einsum's path and the costliest steps, then every step."""
     steps = plan.steps
     title = f"{plan.subscripts} on {plan.arch}"
-    if len(steps) == 1:
+    if len(steps) == 1 and plan.slices == 1:
         return _explain_step(steps[0], title)
     if not steps:
         return printable(f"{title}\n  nothing to compute: the result has no elements")
@@ -62,6 +72,8 @@ def explain(plan: Plan) -> str:
         f"  {format_quantity(plan.flops)}FLOP, {format_quantity(plan.bytes)}B moved at least; "
         f"intermediates {format_bytes(plan.intermediate_bytes)}, workspace {format_bytes(plan.workspace_bytes)}",
     ]
+    if plan.slices > 1:
+        head.append(f"  {explain_slices(plan)}; at most {format_bytes(plan.peak_bytes)} held at one time")
     estimates = [s.schedule.forecast.us for s in steps if s.schedule is not None]
     if estimates:
         head.append(f"  estimate {format_seconds(1e-6 * sum(estimates))}, all steps together")
@@ -69,6 +81,13 @@ def explain(plan: Plan) -> str:
     sections = [printable("\n".join(head)), "\n".join(_costliest(steps))]
     sections += [_explain_step(step, _title(steps, number)) for number, step in enumerate(steps)]
     return "\n\n".join(sections)
+
+
+def explain_slices(plan: Plan) -> str:
+    """How a plan is sliced, in words."""
+    run_once = "no step" if not plan.once else count(plan.once, "step")
+    labels = " ".join(plan.sliced)
+    return f"{plan.slices} slices along {labels}, {run_once} computed once, {plan.overhead:.3g} times the FLOP"
 
 
 def _title(steps: Sequence[Step], number: int) -> str:

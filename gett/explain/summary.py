@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gett.console.formatting import format_bytes, format_quantity, format_seconds, printable
 from gett.explain.advice import Make, advice
-from gett.explain.detail import CPU_RIDGE, Plan, explain_path, step_cost
+from gett.explain.detail import CPU_RIDGE, Plan, explain_path, explain_slices, step_cost
 from gett.explain.roofline import Roofline, roofline, total
 from gett.explain.schedule import count, spell
 from gett.hw.archs import ArchFacts
@@ -102,6 +102,8 @@ def _facts(plan: Plan, request: PlanRequest, facts: ArchFacts | None, make: Make
         told = _contraction_facts(plan.steps[0], facts)
     else:
         told = [("path", line.strip()) for line in explain_path(plan.path_info, whole=False)]
+    if plan.slices > 1:
+        told.append(("slices", explain_slices(plan)))
     told += _time(plan, roof)
     told.append(("memory", _memory(plan)))
     if len(plan.steps) > 1:
@@ -212,6 +214,8 @@ def _memory(plan: Plan) -> str:
     parts = []
     if len(plan.steps) > 1:
         parts.append(f"intermediates {format_bytes(plan.intermediate_bytes)}")
+    if len(plan.steps) > 1 or plan.slices > 1:
+        parts.append(f"peak {format_bytes(plan.peak_bytes)}")
     if plan.arch != "cpu":
         parts.append(f"workspace {format_bytes(plan.workspace_bytes)}" if plan.workspace_bytes else "no workspace")
         packed = [s.schedule.packing for s in plan.steps if s.schedule is not None and s.schedule.packing is not None]

@@ -21,6 +21,7 @@ from gett.api.checks import resolve_addend
 from gett.api.contract import split_factors
 from gett.api.precision import usual_precision
 from gett.api.recording import settle, steps_of
+from gett.api.unsliced import unsliced
 from gett.arrays.exported import spell
 from gett.errors import DTypeError, MixedArraysError, OperandError, SubscriptsError
 from gett.ir.build import address_c, resolve_extents
@@ -44,7 +45,7 @@ def einsum(
     precision: Precision | None = None,
     conj: Sequence[bool] | None = None,
     workspace_limit: Size | None = None,
-    memory_limit: Size | None = None,
+    memory_limit: Size | float | None = None,
 ) -> jax.Array:
     """Contract arrays as `gett.einsum` does, within JAX's transformations too.
 
@@ -96,7 +97,7 @@ def contract(
     precision: Precision | None = None,
     conj: Sequence[bool] | None = None,
     workspace_limit: Size | None = None,
-    memory_limit: Size | None = None,
+    memory_limit: Size | float | None = None,
 ) -> jax.Array:
     """Compute `alpha * einsum(subscripts, *operands) + beta * c`, within JAX's transformations too.
 
@@ -251,6 +252,7 @@ def _computed(call: Call, alpha: Any, beta: Any) -> jax.Array:
     if added is not None:
         address_c(subscripts.output, added, extents)
     result = jax_dtype(known.dtype)
+    call = unsliced(call, [x.shape for x in described], known.dtype.itemsize)
     products = products_of(call.spec, [x.shape for x in described], in_elements(call.optimize, known.dtype.itemsize))
     arrays = [
         _viewed(reading, x).astype(jax_dtype(dtype))

@@ -40,6 +40,19 @@ class Limited:
     limit: int | str | Bytes
 
 
+@dataclass(frozen=True, slots=True)
+class SlicedPath:
+    """A path and the labels that slices take one by one, as a sliced ContractionTree of cotengra has them.
+
+    Attributes:
+        path: For each contraction the positions of the tensors that it takes.
+        axes: For each sliced label an operand that has it, and the axis.
+    """
+
+    path: tuple[tuple[int, ...], ...]
+    axes: tuple[tuple[int, int], ...]
+
+
 def with_limit(optimize: Any, limit: Any) -> Any:
     """`optimize=` with the limit of `memory_limit=`; None, -1 and infinity are no limit.
 
@@ -50,11 +63,20 @@ def with_limit(optimize: Any, limit: Any) -> Any:
     found = freeze_optimize(optimize)
     if most is None:
         return found
-    if isinstance(found, Limited):
-        raise OptionError(f"memory_limit={limit!r}, but optimize={optimize!r} limits intermediates already")
-    if asks_autotune(found):
-        raise OptionError("memory_limit limits a path, and optimize='autotune' asks for none: give one of them")
+    check_one_limit(found, limit)
     return Limited(check_optimize(found)[0], most)
+
+
+def check_one_limit(optimize: Any, limit: Any) -> None:
+    """Refuse a `memory_limit=` beside an `optimize=` that has one already or measures kernels.
+
+    Raises:
+        OptionError: It does.
+    """
+    if isinstance(optimize, Limited):
+        raise OptionError(f"memory_limit={limit!r}, but optimize= limits intermediates already, to {optimize.limit}")
+    if asks_autotune(optimize):
+        raise OptionError("memory_limit limits a path, and optimize='autotune' asks for none: give one of them")
 
 
 def asks_autotune(optimize: Any) -> bool:
@@ -75,7 +97,7 @@ def freeze_optimize(optimize: Any) -> Any:
     Raises:
         OptionError: As `check_optimize`, which looks at names later.
     """
-    if optimize is True or optimize is False or optimize is None or isinstance(optimize, (str, Limited)):
+    if optimize is True or optimize is False or optimize is None or isinstance(optimize, (str, Limited, SlicedPath)):
         return optimize
     method, limit = check_optimize(optimize)
     return method if limit is None else Limited(method, limit)
@@ -94,6 +116,10 @@ def check_optimize(optimize: Any, count: int | None = None) -> tuple[Any, int | 
         OptionError: The value means nothing to NumPy or opt_einsum, or its path does not fit the operands.
         PathError: Its path leaves tensors uncontracted, is nested, or has slices.
     """
+    if isinstance(optimize, SlicedPath):
+        if count is not None:
+            _check_path(optimize.path, count)
+        return optimize, None
     if isinstance(optimize, Limited):
         return check_optimize(optimize.method, count)[0], optimize.limit
     if optimize is None or optimize is False:
@@ -128,8 +154,8 @@ def check_optimize(optimize: Any, count: int | None = None) -> tuple[Any, int | 
                 "what is contracted goes, and its result comes last"
             )
     elif callable(getattr(optimize, "get_path", None)) and hasattr(optimize, "sliced_inds"):  # cotengra's tree
-        _check_slices(optimize, optimize.sliced_inds)
-        return check_optimize(list(optimize.get_path()), count)
+        path = check_optimize(list(optimize.get_path()), count)[0]
+        return (_sliced_path(optimize, path) if optimize.sliced_inds else path), None
     elif callable(optimize):
         given = getattr(optimize, "_suboptimizer_kwargs", {})  # of cotengra's optimisers that keep what they found
         for name in ("slicing_opts", "slicing_reconf_opts"):
@@ -151,6 +177,20 @@ def _is_nested(parts: Sequence[Any]) -> bool:
     return known and (deep or mixed)
 
 
+def _sliced_path(tree: Any, path: tuple[tuple[int, ...], ...]) -> SlicedPath:
+    """The slices of cotengra's tree, by where operands have their labels.
+
+    Raises:
+        PathError: A label is fixed at one index, which is another contraction.
+    """
+    axes = []
+    for label, info in tree.sliced_inds.items():
+        if getattr(info, "project", None) is not None:
+            raise PathError(f"optimize={type(tree).__name__} fixes {label!r} at one index: index the operands instead")
+        axes.append(next((i, term.index(label)) for i, term in enumerate(map(list, tree.inputs)) if label in term))
+    return SlicedPath(path, tuple(axes))
+
+
 def _check_slices(optimize: Any, slices: Any) -> None:
     """Refuse what asks for slices.
 
@@ -159,8 +199,8 @@ def _check_slices(optimize: Any, slices: Any) -> None:
     """
     if slices:
         raise PathError(
-            f"optimize={type(optimize).__name__} has slices, which are not run here: give one without them, or let "
-            "cotengra run it with implementation=(gett.einsum, gett.tensordot)"
+            f"optimize={type(optimize).__name__} searches slices while a path is asked for: give the tree "
+            "that its search returns, or use memory_limit="
         )
 
 

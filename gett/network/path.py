@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gett.errors import OptionError
+from gett.errors import OptionError, PathError
 from gett.ir.subscripts import Subscripts
-from gett.network.optimize import Bytes, check_optimize
+from gett.network.optimize import Bytes, SlicedPath, check_optimize
 
 Path = tuple[tuple[int, ...], ...]
 """For each contraction the positions of the tensors that it takes; its result comes last."""
@@ -88,6 +88,20 @@ def find_steps(
     return _order_intermediates(steps, terms, output, memory_order), path
 
 
+def path_of(leaves: Sequence[int], contractions: Sequence[tuple[int, ...]]) -> Any:
+    """Numbered contractions, each the numbers of its tensors and of its result, as `optimize=` takes them.
+
+    One or two tensors need no path.
+    """
+    if len(leaves) < 3:
+        return True
+    live, path = list(leaves), []
+    for *group, number in contractions:
+        path.append(tuple(live.index(i) for i in group))
+        live = [i for i in live if i not in group] + [number]
+    return tuple(path)
+
+
 def path_info(subscripts: Subscripts, shapes: Sequence[tuple[int, ...]], path: Path) -> Any:
     """opt_einsum's `PathInfo` of a path, in the subscripts' own letters where it takes them."""
     import opt_einsum
@@ -131,6 +145,11 @@ def _find_path(
 
     count = len(terms)
     method, limit = check_optimize(optimize, count)
+    if isinstance(method, SlicedPath):
+        raise PathError(
+            "optimize= has slices, which are run by einsum, contract and plan where no derivatives are recorded, and "
+            "not within JAX's or PyTorch's transformations: give a path without them"
+        )
     if method is False:
         method = [(0, 1), *((0, count - 1 - i) for i in range(1, count - 1))]
     elif isinstance(method, tuple):

@@ -67,6 +67,9 @@ def products_of(spec: Spec, shapes: Sequence[tuple[int, ...]], optimize: Any) ->
         spec: The subscripts.
         shapes: Of the operands.
         optimize: What `gett.einsum` takes, with no limit in bytes.
+
+    Raises:
+        PathError: `optimize` has slices.
     """
     ones = tuple(tuple(e == 1 for e in shape) for shape in shapes)
     if len(shapes) < 3:

@@ -14,6 +14,8 @@ from gett.arrays.kinds import CPU
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.subscripts import Spec
 from gett.ir.tensors import Casting, TensorSpec, UsualPrecision
+from gett.network.limits import Elements
+from gett.network.optimize import Bytes
 
 if TYPE_CHECKING:  # few plans have one
     from gett.epilogue.expression import Expression
@@ -24,6 +26,7 @@ class PlanRequest:
     """Everything that a plan depends on.
 
     `conj` has a truth for each operand, of complex dtypes alone: whether it is conjugated. None stands for none.
+    `memory_limit` is kept by slices where need be. `sums` says that `out` and `c` may have the type that sums have.
     `complex_factors` says that alpha or beta is complex: a GPU's plan may compute with real ones only.
     """
 
@@ -43,3 +46,5 @@ class PlanRequest:
     conj: tuple[bool, ...] | None = None
     workspace_limit: int = WORKSPACE_LIMIT
     complex_factors: bool = False
+    memory_limit: Bytes | Elements | None = None
+    sums: bool = False

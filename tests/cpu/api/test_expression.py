@@ -144,8 +144,11 @@ def test_bad_expressions_and_calls_are_named():
         gett.contract_expression("ab,bc->ac", (3, 4), (4, 5), constants=[0])
     with pytest.raises(gett.OptionError, match="autotune"):
         gett.contract_expression("ab,bc->ac", (3, 4), (4, 5), optimize="autotune")
-    with pytest.raises(gett.OptionError, match="memory_limit= limits intermediates"):
-        gett.contract_expression(RING, *[(9, 9)] * 4, memory_limit="8B")
+    with pytest.raises(gett.OptionError, match="memory_limit='lots' is no size"):
+        gett.contract_expression(RING, *[(9, 9)] * 4, memory_limit="lots")
+    limited = gett.contract_expression(RING, *[(9, 9)] * 4, memory_limit="8B")
+    with pytest.raises(gett.OptionError, match="memory_limit= limits a call to 8 bytes"):
+        limited(*[np.ones((9, 9))] * 4)
     expression = gett.contract_expression("ab,bc->ac", (3, 4), B, constants=[1])
     with pytest.raises(gett.SubscriptsError, match="takes 1 array, 2 were given"):
         expression(A, B)

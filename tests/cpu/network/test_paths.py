@@ -98,7 +98,9 @@ def test_arrays_of_pytorch_have_paths():
 # --- limits
 
 
-@pytest.mark.parametrize("limit", [100, "800", "800B", "8e2", "0.79KiB", "max_input", -1, None, np.inf, "1GiB"])
+@pytest.mark.parametrize(
+    "limit", [1, 100, "2400", "2400B", "1e3", "0.9KiB", "max_input", -1, None, np.inf, "1GiB", 0.5]
+)
 @pytest.mark.parametrize("call", [gett.einsum, gett.contract, gett.plan])
 def test_memory_limits_that_can_be_kept(call, limit):
     a = np.ones((10, 10))
@@ -107,25 +109,22 @@ def test_memory_limits_that_can_be_kept(call, limit):
 
 
 @pytest.mark.parametrize("limit", [99, "799B", "0.5 KiB"])
-def test_memory_limits_that_cannot(limit):
+def test_limits_of_paths_that_cannot(limit):
     a = np.ones((10, 10))
-    for call in (gett.einsum, gett.contract, gett.plan, gett.contract_path):
-        with pytest.raises(gett.OptionError, match=r"memory_limit= limits intermediates to \d+ elements, but"):
-            call("ab,bc,cd,de->ae", a, a, a, a, memory_limit=limit)
-    for optimize in (False, [(0, 1), (0, 1), (0, 1)], "greedy", ("greedy", limit)):
-        limits = {} if isinstance(optimize, tuple) else {"memory_limit": limit}
-        with pytest.raises(gett.OptionError, match="limits intermediates"):
-            gett.einsum("ab,bc,cd,de->ae", a, a, a, a, optimize=optimize, **limits)
+    with pytest.raises(gett.OptionError, match=r"memory_limit= limits intermediates to \d+ elements, but"):
+        gett.contract_path("ab,bc,cd,de->ae", a, a, a, a, memory_limit=limit)
+    with pytest.raises(gett.OptionError, match="limits intermediates"):
+        gett.einsum("ab,bc,cd,de->ae", a, a, a, a, optimize=("greedy", limit))
     narrow = a.astype("f4")
     if isinstance(limit, str):  # half as many bytes
-        assert gett.einsum("ab,bc,cd,de->ae", *[narrow] * 4, memory_limit=limit).shape == (10, 10)
+        assert gett.einsum("ab,bc,cd,de->ae", *[narrow] * 4, optimize=("greedy", limit)).shape == (10, 10)
 
 
 def test_a_limit_of_numpy_s_own_dtypes_counts_their_bytes():
     a = np.ones((10, 10), "g")
-    gett.einsum("ab,bc,cd->ad", a, a, a, memory_limit=f"{a.nbytes}B")
-    with pytest.raises(gett.OptionError, match="limits intermediates"):
-        gett.einsum("ab,bc,cd->ad", a, a, a, memory_limit=f"{a.nbytes - 1}B")
+    gett.einsum("ab,bc,cd->ad", a, a, a, memory_limit=f"{2 * a.nbytes}B")
+    with pytest.raises(gett.OptionError, match="limits a call"):
+        gett.einsum("ab,bc,cd->ad", a, a, a, memory_limit=f"{2 * a.nbytes - 1}B")
 
 
 @pytest.mark.parametrize("limit", ["lots", "1 XB", "-1GiB", 0, -2, True, [5], "1e99"])
@@ -189,7 +188,7 @@ def test_a_nested_path_is_an_error_that_says_so(path):
             gett.einsum(subscripts, *operands, optimize=path)
 
 
-def test_a_tree_of_cotengra_is_its_path_and_a_sliced_one_an_error():
+def test_a_tree_of_cotengra_is_its_path():
     ctg = pytest.importorskip("cotengra")
     a, b, c, d = integers(4, 5), integers(5, 6), integers(6, 7), integers(7, 4)
     tree = ctg.array_contract_tree([("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")], (), dict(a=4, b=5, c=6, d=7))
@@ -197,8 +196,6 @@ def test_a_tree_of_cotengra_is_its_path_and_a_sliced_one_an_error():
     assert plan.path == tuple(map(tuple, tree.get_path()))
     for call in (gett.einsum, gett.contract):
         np.testing.assert_array_equal(call("ab,bc,cd,da->", a, b, c, d, optimize=tree), np.trace(a @ b @ c @ d))
-    with pytest.raises(gett.PathError, match="ContractionTree has slices"):
-        gett.einsum("ab,bc,cd,da->", a, b, c, d, optimize=tree.slice(target_slices=2))
     with pytest.raises(gett.OptionError, match="path step"):
         gett.einsum("ab,bc->ac", a, b, optimize=tree)
 
@@ -207,7 +204,7 @@ def test_an_optimiser_that_slices_is_an_error():
     ctg = pytest.importorskip("cotengra")
     operands = [np.ones((3, 3))] * 3
     for kind in (ctg.HyperOptimizer, ctg.ReusableHyperOptimizer):
-        with pytest.raises(gett.PathError, match="has slices"):
+        with pytest.raises(gett.PathError, match="searches slices"):
             gett.einsum("ij,jk,kl", *operands, optimize=kind(slicing_opts={"target_slices": 2}, parallel=False))
     whole = ctg.HyperOptimizer(max_repeats=2, parallel=False, progbar=False)
     np.testing.assert_array_equal(gett.einsum("ij,jk,kl", *operands, optimize=whole), np.full((3, 3), 9.0))
