@@ -174,7 +174,7 @@ def _sliced(
         need = limit.need(plan)
         if need <= limit.most:
             return way.work, plan
-        budget = min(budget, limit.most - (need - way.peak * itemsize))
+        budget = way.peak * itemsize * max(0.5, limit.most / need)  # scratch shrinks with the slices
     plan = free if tightest is None else make(tightest)
     if tightest is None or limit.need(plan) > limit.most:
         raise limit.refused(plan)
