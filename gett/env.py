@@ -10,7 +10,7 @@ Read when they are needed, not at import, so that a program may set them first. 
 | `GETT_CACHE_DISABLE` | flag | Keep compiled kernels in memory only. |
 | `GETT_CACHE_LIMIT` | bytes, or `500M`, `2GiB` | Size above which the oldest entries go; default 1 GiB. |
 | `GETT_PRECISION` | name | How products are formed where a call does not say, such as `ieee`. |
-| `GETT_MEMORY_LIMIT` | size, or a share such as `0.5` | `memory_limit=` of calls that give none. |
+| `GETT_MEMORY_LIMIT` | size, or share such as `0.5` | `memory_limit=` of calls that give none. |
 | `GETT_NVRTC` | path | The NVRTC library to use (`libnvrtc.so.*`), instead of searching for one. |
 | `XDG_CACHE_HOME` | path | Base of the user's cache directory. |
 | `HOME` | path | Holds `.cache`, the base where that is not set; without a home kernels are kept in memory. |

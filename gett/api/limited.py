@@ -38,59 +38,55 @@ def plan_within(request: PlanRequest, find: Find) -> ContractionPlan:
     Raises:
         OptionError: No way keeps the limit; the text says which limit would do.
     """
-    optimize, given = request.optimize, request.optimize if isinstance(request.optimize, SlicedPath) else None
+    count, given = len(request.operands), request.optimize if isinstance(request.optimize, SlicedPath) else None
+    optimize = request.optimize
     if given is not None:
-        optimize = check_optimize(given, len(request.operands))[0].path if len(request.operands) > 2 else True
-    plain = replace(request, memory_limit=None, optimize=optimize)
-    free = find(plain)
+        check_optimize(given, count)
+        optimize = given.path if count > 2 else True
+    free = find(replace(request, memory_limit=None, optimize=optimize))
     limit = _Limit.of(request)
     if given is None and limit.need(free) <= limit.most:
         return free.under(request)
     subscripts = parse(request.spec, [len(t.shape) for t in request.operands])
-    shapes = [t.shape for t in request.operands]
-    extents = resolve_extents(subscripts, shapes, None if request.out is None else request.out.shape)
+    shapes, out = [t.shape for t in request.operands], request.out
+    extents = resolve_extents(subscripts, shapes, None if out is None else out.shape)
     if 0 in extents:
-        if given is not None:
-            return free.under(request)
-        raise limit.refused(free)
+        if limit.need(free) > limit.most:
+            raise limit.refused(free)
+        return free.under(request)
     terms = tuple(
         tuple(dict.fromkeys(m for m, e in zip(modes, shape, strict=True) if e == extents[m]))
         for modes, shape in zip(subscripts.inputs, shapes, strict=True)
     )
+    new = out is None or out.dtype != free.dtype
 
     def network_of(method: Any) -> tuple[Network, Path]:
         steps, path = find_steps(terms, subscripts.output, extents, terms, method, NEVER)
-        return Network(terms, subscripts.output, extents, steps, request.out is None, limit.in_elements), path
+        return Network(terms, subscripts.output, extents, steps, new, limit.in_elements), path
 
-    network, path = network_of(free.path if len(terms) > 2 else True)
-    start = {}
-    if given is not None:
-        start = {m: 1 for i, axis in given.axes if extents[m := _mode(subscripts.inputs, i, axis)] > 1}
-        if limit.most == math.inf:
-            way = slicing(network, start)
-            return SlicedPlan(request, free, path, network, way, find) if start else free.under(request)
+    network, path = network_of(free.path if count > 2 else True)
 
-    def made(way: Slicing) -> ContractionPlan:
+    def sliced(way: Slicing) -> ContractionPlan:
         return SlicedPlan(request, free, path, network, way, find)
 
+    itemsize = 1 if limit.in_elements else free.dtype.itemsize
+    if given is not None:
+        modes = {_mode(subscripts.inputs, i, axis) for i, axis in given.axes}
+        start = {m: 1 for m in modes if extents[m] > 1}
+        if not start and limit.most == math.inf:
+            return free.under(request)
+        return _sliced(network, start, limit, itemsize, free, sliced)[1]
     choices: list[tuple[int, ContractionPlan]] = []
     refusal: OptionError | None = None
-    itemsize = 1 if limit.in_elements else free.dtype.itemsize
     try:
-        choices.append(_sliced(network, start, limit, itemsize, free, made))
+        choices.append(_sliced(network, {}, limit, itemsize, free, sliced))
     except OptionError as error:
         refusal = error
-    room = (limit.most - free.result.d.nbytes * network.new) / itemsize if itemsize > 1 else limit.most
-    method = check_optimize(optimize)[0]
-    if given is None and len(terms) > 2 and not isinstance(method, tuple) and room >= 1:
-        choices += _other_paths(request, network_of, method, limit, itemsize, room, find)
-    if given is None and room >= 1:
-        for way in cotengra_slicings(network, path, int(room)):
-            if way.peak * itemsize <= limit.most and all(way.work < work for work, _ in choices):
-                plan = made(way)
-                if limit.need(plan) <= limit.most:
-                    choices.append((way.work, plan))
-                    break
+    taken = 0 if limit.in_elements or not new else free.result.d.nbytes
+    room = int(limit.most - taken) // itemsize
+    if room >= 1 and count > 2:
+        choices += _other_paths(request, network_of, limit, itemsize, room, find)
+        choices += _other_slices(network, path, limit, itemsize, room, sliced)
     if not choices:
         assert refusal is not None
         raise refusal
@@ -188,16 +184,18 @@ def _with_slices(ways: Iterator[Slicing]) -> Iterator[Slicing]:
 def _other_paths(
     request: PlanRequest,
     network_of: Callable[[Any], tuple[Network, Path]],
-    method: Any,
     limit: _Limit,
     itemsize: int,
-    room: float,
+    room: int,
     find: Find,
 ) -> Iterator[tuple[int, ContractionPlan]]:
     """A path of opt_einsum's whose intermediates are small enough, with its work; nothing where there is none."""
+    method = check_optimize(request.optimize)[0]
+    if isinstance(method, tuple):
+        return
     for share in _SHARES[:1] if limit.in_elements else _SHARES:
         try:
-            network, path = network_of(Limited(method, max(1, int(room) // share)))
+            network, path = network_of(Limited(method, max(1, room // share)))
         except OptionError:
             continue
         way = slicing(network, {})
@@ -205,4 +203,21 @@ def _other_paths(
             plan = find(replace(request, memory_limit=None, optimize=path))
             if limit.need(plan) <= limit.most:
                 yield way.work, plan.under(request)
+                return
+
+
+def _other_slices(
+    network: Network,
+    path: Path,
+    limit: _Limit,
+    itemsize: int,
+    room: int,
+    make: Callable[[Slicing], ContractionPlan],
+) -> Iterator[tuple[int, ContractionPlan]]:
+    """The first of cotengra's slices that keep the limit, with their work; nothing where there are none."""
+    for way in cotengra_slicings(network, path, room):
+        if way.lengths and way.peak * itemsize <= limit.most:
+            plan = make(way)
+            if limit.need(plan) <= limit.most:
+                yield way.work, plan
                 return

@@ -125,7 +125,7 @@ class PackedProgram:
         rooms += d if self._k_tiles.count > 1 else 0
         found = item * rooms
         if limbs and min(volume(core.m), volume(core.n), volume(core.k)) >= 8:
-            found += 8 * limbs * (a + b) + (24 if limbs > 1 else 16) * d
+            found += 8 * limbs * (a + b) + max((24 if limbs > 1 else 16) * d, item * max(a, b))
         if self._view_c is not None or arithmetic.finish != arithmetic.work:
             found += arithmetic.finish.itemsize * d
         return found * self._tile_threads

@@ -62,7 +62,8 @@ def einsum(
         precision: As for `gett.einsum`. That of `gett.precision` holds where a call is traced.
         conj: As for `gett.einsum`: one bool for each operand, whether it is conjugated.
         workspace_limit: As for `gett.einsum`.
-        memory_limit: As for `gett.einsum`.
+        memory_limit: As for `gett.einsum`, but a share means nothing here, and nothing is sliced: a limit that no path
+            keeps is an error.
 
     Returns:
         An array whose axes are the output's labels.

@@ -39,7 +39,7 @@ def parse_limit(value: Any, name: str = "memory_limit") -> Limit | None:
     Raises:
         OptionError: It means nothing; the text names it.
     """
-    if value is None:
+    if value is None or (value.__class__ is int and value == -1):
         return None
     if isinstance(value, str):
         if value == "max_input":

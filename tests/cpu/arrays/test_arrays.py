@@ -73,6 +73,24 @@ def test_results_stay_on_the_operands_device(cupy, device):
     assert State.device == 0
 
 
+@pytest.mark.parametrize("limit", ["700B", 0.5])
+@pytest.mark.parametrize("device", [0, 1])
+def test_slices_run_on_the_operands_device(cupy, device, limit, monkeypatch):
+    monkeypatch.setattr(kinds.cupy_kind(), "free", lambda device: 1400)
+    a, b, c = integers(8, 8), integers(8, 8), integers(8, 8)
+    operands = [gpu(x, device) for x in (a, b, c)]
+    plan = gett.plan("ij,jk,kl->il", *operands, memory_limit=limit)
+    assert plan.slices > 1
+    found = gett.einsum("ij,jk,kl->il", *operands, memory_limit=limit)
+    assert found.device_id == device
+    np.testing.assert_array_equal(found.host, a @ b @ c)
+    out = gpu(integers(8, 8), device)
+    expected = a @ b @ c + out.host
+    assert gett.contract("ij,jk,kl->il", *operands, beta=1, out=out, memory_limit=limit) is out
+    np.testing.assert_array_equal(out.host, expected)
+    assert State.device == 0
+
+
 def test_rank_0_results_are_arrays(cupy):
     result = gett.einsum("i,i->", gpu([1.0, 2.0]), gpu([3.0, 4.0]))
     assert isinstance(result, GpuArray)
