@@ -106,7 +106,7 @@ def _traced(prepared: Any, subscripts: Any, operands: Any, c: Any, alpha: Any, b
     # TorchDynamo guards branches and indices; a comparison or an extent alone would stay symbolic.
     ones = tuple([tuple([1 if n == 1 else 0 for n in x.shape]) for x in operands])
     sizes = None
-    if len(operands) > 2:
+    if len(operands) > 2 or memory_limit is not None:
         size = index if memory_limit is not None or isinstance(optimize, (tuple, list)) else _power
         sizes = tuple([tuple([size(n) for n in x.shape]) for x in operands])
     dense = tuple([(x.is_contiguous(), x.permute(list(range(x.ndim))[::-1]).is_contiguous()) for x in operands])
@@ -195,6 +195,8 @@ def _prepare(
     )  # fmt: skip
     known, own = settle(call, operands, c), torch.own_dtypes
     shapes = sizes or [tuple(1 if one else 2 for one in flags) for flags in ones]
+    if memory_limit is None:  # extents are rounded, with which no limit of the environment is compared
+        call = call.changed(memory=None)
     call = unsliced(call, shapes, known.dtype.itemsize)
     products = products_of(spec, shapes, in_elements(call.optimize, known.dtype.itemsize))
     factors = [(x.inputs, x.subscripts, [*flags], own[t.name]) for x, flags, t in steps_of(products, known)]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
 from numbers import Integral, Real
 from typing import Any
 
+from gett.arrays.dynamo import leaves_tracing
 from gett.env import parse_size, read_environment
 from gett.errors import OptionError
 from gett.network.optimize import Bytes
@@ -73,14 +73,19 @@ def _plain_number(text: str) -> float | None:
         return None
 
 
-@cache
+_process: list[Limit | None] = []  # empty until it is first asked for
+
+
+@leaves_tracing
 def usual_limit() -> Limit | None:
     """What holds where a call has no limit of its own: that of the environment when it is first asked for.
 
     Raises:
         OptionError: `GETT_MEMORY_LIMIT` has a value that means nothing.
     """
-    return parse_limit(read_environment().memory_limit, "GETT_MEMORY_LIMIT")
+    if not _process:
+        _process.append(parse_limit(read_environment().memory_limit, "GETT_MEMORY_LIMIT"))
+    return _process[0]
 
 
 def resolved(limit: Bytes | Share | Elements, free: int) -> Bytes | Elements:

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
-from gett.network.limits import Elements, Share, parse_limit, resolved, usual_limit
+from gett.network import limits as limits_module
+from gett.network.limits import Elements, Share, parse_limit, resolved
 from gett.network.optimize import Bytes
 from gett.network.path import NEVER, find_steps
 from gett.network.slicing import Network, slicing, slicings
@@ -293,19 +294,19 @@ def test_a_limit_that_no_slices_keep_says_the_least_that_does():
 def test_the_environment_s_limit_holds_where_a_call_has_none(monkeypatch):
     operands = [integers(16, 16) for _ in range(4)]
     monkeypatch.setenv("GETT_MEMORY_LIMIT", "3KiB")
-    usual_limit.cache_clear()
+    limits_module._process.clear()
     try:
         assert gett.plan(CHAIN, *operands).slices > 1
         assert gett.plan(CHAIN, *operands, memory_limit=-1).slices == 1
         assert gett.plan(CHAIN, *operands, optimize=("greedy", 1000)).slices == 1
         np.testing.assert_array_equal(gett.einsum(CHAIN, *operands), np.linalg.multi_dot(operands))
         monkeypatch.setenv("GETT_MEMORY_LIMIT", "lots")
-        usual_limit.cache_clear()
+        limits_module._process.clear()
         with pytest.raises(gett.OptionError, match="GETT_MEMORY_LIMIT"):
             gett.einsum(CHAIN, *operands)
     finally:
         monkeypatch.undo()
-        usual_limit.cache_clear()
+        limits_module._process.clear()
 
 
 def test_plans_are_kept_by_their_limit():
@@ -371,3 +372,25 @@ def test_recorded_derivatives_are_not_sliced():
         gett.einsum(CHAIN, *x, memory_limit="1500B")
     with torch.no_grad():
         assert gett.einsum(CHAIN, *x, memory_limit="1500B").shape == (10, 10)
+
+
+def test_a_compiled_graph_keeps_its_limit_or_says_so():
+    torch = pytest.importorskip("torch")
+    x = [torch.ones(10, 10, dtype=torch.float64) for _ in range(4)]
+
+    def chain(limit):
+        return torch.compile(lambda *x: gett.einsum(CHAIN, *x, memory_limit=limit), backend="eager")
+
+    assert chain("4kB")(*x).shape == (10, 10)
+    with pytest.raises(Exception, match=r"memory_limit= limits a call to 1500 bytes"):
+        chain("1500B")(*x)
+
+
+def test_a_plan_of_slices_records_no_derivatives():
+    torch = pytest.importorskip("torch")
+    x = [torch.ones(10, 10, dtype=torch.float64) for _ in range(4)]
+    plan = gett.plan(CHAIN, *x, memory_limit="1500B")
+    assert plan.slices > 1
+    assert plan(*x).sum() == 100 * 1000
+    with pytest.raises(gett.OptionError, match=r"memory_limit=.*checkpoint="):
+        plan(*[t.requires_grad_() for t in x])
