@@ -199,7 +199,8 @@ def test_the_peak_that_is_told_is_the_peak_that_is_seen(number, one_thread):
     if plan.slices < 64 and plan.peak_bytes > 500_000:
         assert plan.peak_bytes <= free.peak_bytes // 2
         assert seen_bytes(plan, *operands) == pytest.approx(plan.peak_bytes, rel=0.05)
-        np.testing.assert_array_equal(plan(*operands), free(*operands))
+        expected = np.asarray(free(*operands))  # beyond the integers that single precision holds
+        np.testing.assert_allclose(plan(*operands), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 def test_a_sliced_plan_tells_its_slices():
