@@ -148,26 +148,40 @@ class BoundSteps:
                 return self.run(kind, device, operands, c, out, alpha, beta, extras)
         new = out is None or self._through_copy
         d = kind.empty(self.shape, self.dtype, self._order) if new else out
-        executables = self._bound.get(device)
-        if executables is None:
-            executables = self._bind_to(device)
-        launch = kind.launch
         if self._direct:
-            second = operands[1] if len(operands) == 2 else None
+            executable = (self._bound.get(device) or self._bind_to(device))[0]
+            launch, second = kind.launch, operands[1] if len(operands) == 2 else None
             if launch is None:
-                executables[0](operands[0], second, c, d, alpha, beta)
+                executable(operands[0], second, c, d, alpha, beta)
             else:
-                launch(executables[0], operands[0], second, c, d, alpha, beta)
+                launch(executable, operands[0], second, c, d, alpha, beta)
         else:
-            if c is not None and kind.describe(c).dtype != self.dtype:
-                c = convert(kind, c, conversion(kind.describe(c), self.dtype))
-            if self._turns:
-                run_steps(self._turns, executables, kind, operands, self._convert, c, d, alpha, beta, extras)
+            self._write(kind, device, operands, c, d, alpha, beta, extras)
         if out is None:
             return d[()] if self._scalar and kind is NUMPY else d
         if d is not out:
             kind.copy(out, d)
         return out
+
+    def _write(
+        self,
+        kind: ArrayKind,
+        device: int,
+        operands: Sequence[Any],
+        c: Any,
+        d: Any,
+        alpha: Any,
+        beta: Any,
+        extras: Sequence[Any],
+    ) -> None:
+        """Write the result where that takes more than one executable, on the current device."""
+        executables = self._bound.get(device)
+        if executables is None:
+            executables = self._bind_to(device)
+        if c is not None and kind.describe(c).dtype != self.dtype:
+            c = convert(kind, c, conversion(kind.describe(c), self.dtype))
+        if self._turns:
+            run_steps(self._turns, executables, kind, operands, self._convert, c, d, alpha, beta, extras)
 
     def sole(self, kind: ArrayKind, device: int) -> Executable | None:
         """The executable that is all of the plan, to be launched on what fits; None where a call does more than that.

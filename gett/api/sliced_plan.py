@@ -16,7 +16,7 @@ import numpy as np
 
 from gett.api.contraction_plan import ContractionPlan
 from gett.api.slice_views import Place, part_spec, sliced_axes, view
-from gett.arrays.kinds import CPU, NUMPY, ArrayKind
+from gett.arrays.kinds import NUMPY, ArrayKind
 from gett.console.formatting import count, printable
 from gett.epilogue.expression import Extra
 from gett.hw.dtypes import data_type
@@ -195,26 +195,20 @@ class SlicedPlan(ContractionPlan):
 
     # --- how it runs
 
-    def run(
+    def _write(
         self,
         kind: ArrayKind,
         device: int,
         operands: Sequence[Any],
-        c: Any = None,
-        out: Any = None,
-        alpha: Any = 1,
-        beta: Any = 0,
-        extras: Sequence[Any] = (),
-    ) -> Any:
-        """Compute slice by slice, for arrays that are known to fit the plan."""
-        context = None if device == CPU else kind.on(device)
-        if context is not None:
-            with context:
-                return self.run(kind, device, operands, c, out, alpha, beta, extras)
+        c: Any,
+        d: Any,
+        alpha: Any,
+        beta: Any,
+        extras: Sequence[Any],
+    ) -> None:
+        """Write the result slice by slice."""
         kept = [x.plan.run(kind, device, [operands[i] for i in x.places]) for x in self._once]
         kept = [np.asarray(x) if kind is NUMPY else x for x in kept]  # of rank 0 a plan gives a scalar
-        new = out is None or self._through_copy
-        d = kind.empty(self.shape, self.dtype, self._order) if new else out
         variable = [operands[i] for i in self._variable]
         itself = c is not None and kind.pointer(c) == kind.pointer(d) and kind.describe(c) == kind.describe(d)
         plain = alpha == 1 and self._request.epilogue is None
@@ -240,11 +234,6 @@ class SlicedPlan(ContractionPlan):
                 last.run_into(kind, device, [sums], added, sums, alpha, beta, further)
             if apart:
                 kind.copy(target, sums)
-        if out is None:
-            return d[()] if self._scalar and kind is NUMPY else d
-        if d is not out:
-            kind.copy(out, d)
-        return out
 
     def _places(self) -> Iterator[tuple[Place, Iterator[Place]]]:
         """Each part of the result, with the slices that are summed into it, always in the same order."""
