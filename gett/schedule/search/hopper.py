@@ -147,10 +147,14 @@ class HopperSearch(Search[WgmmaTile]):
         return [x for x in self.tried.groups if x.rows == fewest or x.rows < most]
 
     def widths(self) -> list[int]:
-        """Columns of a tile worth trying: usual ones, and those whose tiles, as few as there can be, waste least."""
-        extent, most = self.plan.extent_n, self.tried.widths[0]
-        usual = [n for n in self.tried.widths if n <= max(8, extent)]
-        return sorted({*usual[:6], up(-(-extent // -(-extent // most)), 8)}, reverse=True)
+        """Columns of a tile worth trying: usual ones, those of the fewest tiles, and those of whole waves of tiles."""
+        plan, most = self.plan, self.tried.widths[0]
+        usual = [n for n in self.tried.widths if n <= max(8, plan.extent_n)][:6]
+        panels = {self.batches * -(-plan.extent_m // x.rows) for x in self.groups}
+        whole = {w * self.facts.sm_count // m for w in range(1, self.tried.waves + 1) for m in panels} - {0}
+        of_waves = (up(-(-plan.extent_n // tiles), 8) for tiles in whole)
+        fewest = up(-(-plan.extent_n // -(-plan.extent_n // most)), 8)
+        return sorted({*usual, fewest, *(n for n in of_waves if usual[-1] <= n <= most)}, reverse=True)
 
     def of_step(self, of_16: Iterable[int]) -> list[int]:
         """Lengths along K for as many instructions as they are of types with 16 k in one."""

@@ -20,6 +20,7 @@ class Tried:
 
     groups: tuple[Warpgroups, ...]  # who multiplies
     widths: tuple[int, ...]  # columns of tiles
+    waves: int = 4  # whole waves of tiles, as many at most, for which columns are tried
     depths: tuple[int, ...] = ()  # K of a k-tile
     leads: tuple[int, ...] = ()  # cuts of a mode along which an operand's rows run
     two_leads: tuple[tuple[int, int], ...] = ()  # cuts of A's and of B's where they are two contracted modes
