@@ -80,6 +80,12 @@ class Box:
             return self
         return Box(self.extents, tuple(sorted(self.dims, key=lambda d: mode not in d.modes)))
 
+    def divided(self, parts: int) -> Box:
+        """One of so many parts of this box, which divide its last tiled dimension."""
+        last = self.tiled[-1][0] if parts > 1 else -1
+        dims = (TileDim(d.modes, max(1, d.box // parts) if i == last else d.box) for i, d in enumerate(self.dims))
+        return Box(self.extents, tuple(dims)) if parts > 1 else self
+
     def __post_init__(self) -> None:
         seen = sorted(m for d in self.dims for m in d.modes)
         if seen != list(range(len(self.extents))):

@@ -75,6 +75,15 @@ REUSE = (
     Case("batched", "lmk,lkn->lmn", {"l": 2, "m": 120, "k": 840, "n": 248}),
     Case("surplus", "mk,kn->mn", {"m": 328, "k": 648, "n": 248}),
 )
+# Long sums in wide tiles: parts of N's one dimension or of its last one, of which a part may have a single index; both
+# orders of D, ragged tiles, batches.
+SUBTILED = (
+    Case("rows", "mk,kn->mn", {"m": 520, "k": 1000, "n": 1016}),
+    Case("columns", "mk,nk->nm", {"m": 384, "k": 776, "n": 776}),
+    Case("modes", "lki,jl->kji", {"i": 120, "j": 120, "k": 10, "l": 640}),
+    Case("four", "njmi,mknl->lkji", {"i": 32, "j": 12, "k": 12, "l": 32, "m": 28, "n": 28}),
+    Case("batched", "lmk,lnk->lmn", {"l": 3, "m": 200, "k": 520, "n": 512}),
+)
 # The unit mode of an operand (b) and D's (a) in one group, and rows of D too short for both: whole tiles, tiles and
 # k-tiles that hang over the edge in every mode, batches, a short way from one tile of the two to the other.
 EXCHANGE = (

@@ -157,6 +157,9 @@ def _epilogue(x: Epilogue, tiling: Tiling) -> Iterator[str]:
     if isinstance(store, TmaStore):
         if store.reuse_mainloop_smem:
             yield "staged in the stages"
+        if store.subtiles > 1:
+            alone = ", each one index" if tiling.n.tiled[-1][1].box == store.subtiles else ""
+            yield f"subtiles, {store.subtiles} in {store.buffers} buffers{alone}"
         if store.exchange is not None:
             yield "DSMEM exchange" + (", of neighbours" if store.exchange.distance == 1 else "")
         if isinstance(x.source, TmaSource):

@@ -184,6 +184,11 @@ def reuses_smem(s: Schedule) -> bool:
     return isinstance(s.epilogue.store, TmaStore) and s.epilogue.store.reuse_mainloop_smem
 
 
+def in_subtiles(s: Schedule) -> bool:
+    """Whether D is staged in parts."""
+    return s.epilogue.store.subtiles > 1
+
+
 def stores_vectors(s: Schedule) -> bool:
     """Whether D leaves as vectors of several elements."""
     return isinstance(s.epilogue.store, VectorStore) and s.epilogue.store.vector > 1
@@ -207,6 +212,10 @@ FAMILIES: dict[str, Family] = {
     "one_panel": Family(_alone(cases.ONE_PANEL), lambda s: _is_stationary(s, True), (4,), 60),
     "mma_tiles": Family(_alone(cases.MMA_TILES), lambda s: s.tiling.mma_tiles > 1, (2,), 60),
     "reuse": Family(_alone(cases.REUSE), reuses_smem, (2, 3, 4, 6), 24),
+    "subtiled": Family(_alone(cases.SUBTILED), in_subtiles, (2,), 16),
+    "subtiled_k": Family(_alone(cases.SUBTILED[1::3]), in_subtiles, (2,), 16, ss_schedules, ("float32",), "tf32"),
+    "subtiled_tf32": Family(_alone((cases.SUBTILED[0], *cases.SUBTILED[2:4])), in_subtiles, (2,), 24, tf32_schedules,
+                            ("float32",), "tf32"),
     "exchange": Family(_alone(cases.EXCHANGE), exchanges, (8, 16, 32, 132), 60),
     "tma_source": Family(cases.TMA_SOURCE, lambda s: isinstance(s.epilogue.source, TmaSource), (2,), 60),
     "vector_source": Family(cases.VECTOR_SOURCE, lambda s: isinstance(s.epilogue.source, VectorSource), limit=12),

@@ -64,7 +64,7 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
     index = [m.to_cpp(), n.to_cpp(), batch_struct, batch.to_cpp()]
     steps = {"m": stage.m, "n": stage.n}
     index.append(d_unpack({"m": t.m, "n": t.n}, order, steps).to_cpp())
-    index += [staged_place(g, box, steps[g], stage.cut).to_cpp() for g, box in (("m", t.m), ("n", t.n))]
+    index += [staged_place(g, box, steps[g], stage.cut).to_cpp() for g, box in (("m", t.m), ("n", schedule.staged_n))]
     index += copies(plan, schedule, table)
     if isinstance(epilogue.store, RowStore):
         index.append(_rows_left(schedule, order[0], table))
@@ -221,12 +221,12 @@ def _plane_functions(made: Planes) -> list[str]:
 
 def _staged_tile(schedule: Schedule, order: list[tuple[str, int]]) -> Constants:
     """How a tile of D lies in shared memory, and how accumulators get there."""
-    t, stage = schedule.tiling, schedule.epilogue.store.stage
+    n, stage = schedule.staged_n, schedule.epilogue.store.stage
     assert stage is not None
     copy = "".join(word.capitalize() for word in stage.copy.kind.split("_"))  # as `gett/kernels/core/types.cuh` has it
-    lead = next((i for i, _ in t.n.tiled), None)
+    lead = next((i for i, _ in n.tiled), None)
     whole8 = stage.cut is None or stage.cut[:2] != ("n", lead) or stage.cut[2] % 8 == 0
-    by8 = lead is not None and t.n.dims[lead].box % 8 == 0 and t.n.size % 8 == 0 and whole8
+    by8 = lead is not None and n.dims[lead].box % 8 == 0 and n.size % 8 == 0 and whole8
     return {
         "kStagingElements": stage.elements,
         "kSwizzleBytesD": stage.swizzle_bytes,
@@ -249,6 +249,8 @@ def _epilogue(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) 
             "kStoreWarp": not schedule.hopper.by_warps,
             "kReuseMainloopSmem": store.reuse_mainloop_smem,
             "kExchange": store.exchange is not None,
+            "kSubtiles": store.subtiles,
+            "kSubtileBuffers": store.buffers,
         }
     if source is not None:
         constants["kTransactionBytesC"] = source.transaction_bytes * source.slabs

@@ -164,8 +164,11 @@ class TileCoords:
         function = Function(name, ("tile_k",), self.k_body, tuple(outputs.items()), kind)
         return [members(kind, ints=outputs), function.to_cpp()]
 
-    def store(self, epilogue: Epilogue) -> list[str]:
-        """The copies of a staged tile to D, and those that bring C's; nothing where no map stores it."""
+    def store(self, epilogue: Epilogue, n: Box) -> list[str]:
+        """The copies of a staged tile to D, and those that bring C's; nothing where no map stores it.
+
+        `n` is the tile's box of N, whose last tiled dimension parts divide.
+        """
         store, c = epilogue.store.tma, epilogue.source_map
         if store is None:
             return []
@@ -173,11 +176,15 @@ class TileCoords:
         at = [*self.at["l"], *self.at["m"], *self.at["n"]]
         outputs = {f"d{i}": x for i, x in enumerate(_coordinates(d, at))}
         fields = list(outputs)
-        rank = "" if exchange is None else ", int rank"
+        more = "" if exchange is None else ", int rank"
+        if store.subtiles > 1:  # the next part lies further on along the last tiled dimension of N
+            more, part = ", int part", n.tiled[-1][1]
+            of = d.modes[len(at) - len(self.at["n"]) + part.modes[0]]
+            fields[of.dim] += f" + part * {of.weight * part.box // store.subtiles * (d.halves if of.dim == 0 else 1)}"
         for (mode, step), sign in zip((exchange.row, exchange.half), "-+", strict=True) if exchange is not None else ():
             # The row begins where that of the first block's tile does; each block has a half of another dimension.
             fields[d.modes[mode].dim] += f" {sign} rank * {d.modes[mode].weight * step}"
-        head = f"static GETT_DEVICE void store_tile(const Params& p, const StoreCoords& t, gett::uint32 from{rank})"
+        head = f"static GETT_DEVICE void store_tile(const Params& p, const StoreCoords& t, gett::uint32 from{more})"
         functions = [tile_copies(head, "gett::tma_store(&p.map_d, from + {start}, ", d, fields)]
         if c is not None:
             known = {x: name for name, x in reversed(outputs.items())}  # coordinates that D has too are found once
@@ -296,7 +303,7 @@ def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[s
     texts += stationary
     if schedule.tiling.mma_tiles > 1:
         texts.append(_next_mma_tile(plan, schedule))
-    return [*texts, *coords.store(schedule.epilogue), prefetch(tensor_maps(schedule))]
+    return [*texts, *coords.store(schedule.epilogue, schedule.tiling.n), prefetch(tensor_maps(schedule))]
 
 
 def _next_mma_tile(plan: GemmPlan, schedule: Schedule) -> str:
@@ -339,4 +346,4 @@ def slab_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[st
         "  static GETT_DEVICE void load_b(const Params& p, const TileCoordsB& t, const KCoordsB& k, int s,\n"
         f"      gett::uint32 to, gett::uint32 bar) {{\n    gett::{call}{', '.join(moved)});\n  }}"
     )
-    return [*texts, *coords.store(schedule.epilogue), prefetch(tensor_maps(schedule))]
+    return [*texts, *coords.store(schedule.epilogue, schedule.tiling.n), prefetch(tensor_maps(schedule))]

@@ -183,6 +183,8 @@ def _epilogue(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
             facts.append(("store D", _at_a_time(store.vector, itemsize(gemm.contraction.d.dtype))))
     if store.reuse_mainloop_smem:
         facts.append(("", "D is staged where the stages were"))
+    if store.subtiles > 1:
+        facts.append(("", f"D is staged in {store.subtiles} parts, {store.buffers} at a time"))
     if store.exchange is not None:
         facts.append(("", "two blocks of a cluster exchange halves of their tiles"))
     return facts

@@ -128,9 +128,9 @@ template <class Index, class Params>
 concept WholeStore =
     requires(const Params& p, AtStore<Index> t, uint32 x) { Index::store_tile(p, t, x); };  // copies a staged tile to D
 template <class Index, class Params>
-concept HalfStore =
-    // copies the half that block `rank` of a cluster has of two staged tiles to D
-    requires(const Params& p, AtStore<Index> t, uint32 x, int rank) { Index::store_tile(p, t, x, rank); };
+concept PartStore =
+    // copies part `i` of a tile to D: of those staged one after the other, or what block `i` has of two blocks' tiles
+    requires(const Params& p, AtStore<Index> t, uint32 x, int i) { Index::store_tile(p, t, x, i); };
 template <class Index, class Params>
 concept SourceIndex =
     requires(const Params& p, AtStore<Index> t, uint32 x) { Index::load_c(p, t, x, x); };  // brings C's tile
@@ -147,8 +147,12 @@ concept TmaStore =
     requires { EpilogueTraits::kStoreWarp; } &&          // whether a warp that does not multiply issues the stores
     requires { EpilogueTraits::kReuseMainloopSmem; } &&  // whether D is staged where the stages were
     requires { EpilogueTraits::kExchange; } &&           // whether two blocks exchange halves of their tiles
-    (EpilogueTraits::kExchange || WholeStore<Index, typename EpilogueTraits::Params>) &&
-    (!EpilogueTraits::kExchange || HalfStore<Index, typename EpilogueTraits::Params>) &&
+    requires { EpilogueTraits::kSubtiles; } &&           // parts of the tile that are staged one after the other
+    requires { EpilogueTraits::kSubtileBuffers; } &&     // how many are staged at a time
+    (EpilogueTraits::kExchange || EpilogueTraits::kSubtiles > 1 ||
+     WholeStore<Index, typename EpilogueTraits::Params>) &&
+    (!(EpilogueTraits::kExchange || EpilogueTraits::kSubtiles > 1) ||
+     PartStore<Index, typename EpilogueTraits::Params>) &&
     (EpilogueTraits::kSourceC != kSourceTma || TmaSource<EpilogueTraits, Index>);
 
 }  // namespace contract

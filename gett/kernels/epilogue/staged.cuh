@@ -75,18 +75,19 @@ template <class Traits, class Index, class Scheduler> struct StagedEpilogue {
     }
   }
 
-  // Visits the accumulators with their places in the staged tile, `rows` rows further on. Padding is left out.
-  template <class Visit>
-  GETT_DEVICE void copy(const Params& p, Acc (&acc)[kMmaM][kN / 2], int block, int lane, int rows,
-                        const Visit& visit) const {
+  // Visits accumulators with their places in the staged tile at `base`, `rows` rows further on. Padding is left out.
+  // `Columns` are the traits with the columns of `acc`.
+  template <class Columns, class Visit>
+  GETT_DEVICE void copy(const Params& p, Acc (&acc)[kMmaM][Columns::kBlockN / 2], char* base, int block, int lane,
+                        int rows, const Visit& visit) const {
     if constexpr (kSparing) {
       block = opaque(block);
       lane = opaque(lane);
     }
     if constexpr (Traits::kR2SCopy == kR2SScalar) {
-      R2SScalarCopy<Traits, Index>{p, reinterpret_cast<Element*>(base_), block, rows}.visit(acc, lane, visit);
+      R2SScalarCopy<Columns, Index>{p, reinterpret_cast<Element*>(base), block, rows}.visit(acc, lane, visit);
     } else {
-      R2STiledCopy<Traits, Index>(p, smem_address(base_), block, lane, rows).visit(acc, visit);
+      R2STiledCopy<Columns, Index>(p, smem_address(base), block, lane, rows).visit(acc, visit);
     }
   }
 };

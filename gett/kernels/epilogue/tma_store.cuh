@@ -18,6 +18,11 @@ template <> struct SkippedTile<true> {
   bool skip_ = false;
 };
 
+// Traits of a part of the tile that is staged alone (CUTLASS: epilogue tile).
+template <class Traits> struct Subtile : Traits {
+  static constexpr int kBlockN = Traits::kBlockN / Traits::kSubtiles, kBoxN = Traits::kBoxN / Traits::kSubtiles;
+};
+
 template <class Traits, class Index, class Scheduler>
   GETT_REQUIRES(contract::TmaStore<Traits, Index>)
 struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::kRepairs> {
@@ -40,8 +45,11 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
   // The staged tile, and behind it the one that is put together from two blocks' halves.
   static constexpr int kExchangedOffset = (Staged::kBytes + 1023) / 1024 * 1024;
   static constexpr int kTileBytes = Exchange::kOn ? kExchangedOffset + Staged::kBytes : Staged::kBytes;
+  // Parts of the tile, staged one after the other in so many buffers.
+  static constexpr int kSubtiles = Traits::kSubtiles, kSubtileBuffers = Traits::kSubtileBuffers;
+  static_assert(kSubtiles % kSubtileBuffers == 0, "each tile begins with the first buffer");
   // What a staging buffer takes of shared memory; slices are not staged.
-  static constexpr int kBytes = Scheduler::kSplit ? 0 : kTileBytes;
+  static constexpr int kBytes = Scheduler::kSplit ? 0 : kTileBytes * kSubtileBuffers;
 
   // The mbarrier of the staging buffer: it may be written, or C has arrived there.
   uint32 free_, phase_ = 0;
@@ -58,7 +66,15 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
     Base::scale(op, acc);
     const int rows = Traits::kMmaTilesPerStoreTile > 1 ? mma_tile * Traits::kBoxM : 0;  // of the MMA tiles before
     if constexpr (Traits::kSourceC == kSourceNone) Base::finish_sums(p, id, acc, block, lane, rows);
-    const int group = Traits::kPingPong ? barrier_ - NamedBarrier::kTile : 0;
+    if constexpr (kSubtiles > 1) store_subtiles(p, acc, block, lane);
+    else store_whole(p, id, op, acc, block, lane, rows, mma_tile);
+  }
+
+  GETT_DEVICE int group() const { return Traits::kPingPong ? barrier_ - NamedBarrier::kTile : 0; }
+
+  // The same of scaled sums.
+  GETT_DEVICE void store_whole(const Params& p, const TileId& id, const Op& op, Acc (&acc)[Base::kMmaM][Base::kN / 2],
+                               int block, int lane, int rows, int mma_tile) {
     // Warpgroups wait for the buffer one by one: the first stages while another still multiplies.
     if constexpr (kStoreWarp) {
       if constexpr (kReuseMainloopSmem) {
@@ -77,10 +93,11 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
     }
     // All of C is read before D is written over it: else each load would wait behind a store.
     if constexpr (Traits::kSourceC == kSourceTma) {
-      if (op.reads_source()) this->copy(p, acc, block, lane, rows, AddStagedSource<Traits>{op});
+      if (op.reads_source())
+        this->template copy<Traits>(p, acc, base_, block, lane, rows, AddStagedSource<Traits>{op});
       Base::finish_sums(p, id, acc, block, lane, rows);
     }
-    this->copy(p, acc, block, lane, rows, StoreStaged<Traits>());
+    this->template copy<Traits>(p, acc, base_, block, lane, rows, StoreStaged<Traits>());
     if (Traits::kMmaTilesPerStoreTile > 1 && mma_tile + 1 < Traits::kMmaTilesPerStoreTile) return;
     if constexpr (Exchange::kOn) {
       sync();
@@ -88,13 +105,36 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
     }
     fence_proxy_async();
     if constexpr (kStoreWarp) {
-      named_barrier_arrive(NamedBarrier::kStaged + group, kThreads + 32);
+      named_barrier_arrive(NamedBarrier::kStaged + group(), kThreads + 32);
     } else {
       sync();
       if (thread_ == 0) {
         Index::store_tile(p, Index::store_coords(p, id.m, id.n, id.l), smem_address(base_));
         tma_store_commit();
       }
+    }
+  }
+
+  // Stages a tile's parts, each once its buffer is free.
+  GETT_DEVICE void store_subtiles(const Params& p, Acc (&acc)[Base::kMmaM][Base::kN / 2], int block, int lane) {
+    typedef Subtile<Traits> Part;
+    constexpr int kSums = Part::kBlockN / 2;
+#pragma unroll
+    for (int q = 0; q < kSubtiles; ++q) {
+      Acc part[Base::kMmaM][kSums];
+#pragma unroll
+      for (int i = 0; i < Base::kMmaM; ++i)
+#pragma unroll
+        for (int j = 0; j < kSums; ++j) part[i][j] = acc[i][q * kSums + j];
+      mbarrier_wait(free_, phase_);
+      phase_ ^= 1;
+      if constexpr (Traits::kRepairs) {
+        if (q == 0 && this->skip_) st_shared(this->skip_at_, {1u});
+      }
+      char* const base = base_ + q % kSubtileBuffers * kTileBytes;
+      this->template copy<Part>(p, part, base, block, lane, 0, StoreStaged<Part>());
+      fence_proxy_async();
+      named_barrier_arrive(NamedBarrier::kStaged + group(), kThreads + 32);
     }
   }
 
@@ -121,29 +161,60 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
       const auto coords = from_lane(prefetch.found_, own % 32);
       // A surplus block of a cluster stages a tile that does not exist.
       const bool exists = Scheduler::kSize == 1 || Scheduler::exists(p, from_lane(prefetch.id_, own % 32));
-      if (elect_one()) {           // always the same thread, which waits for its own stores
-        tma_store_wait_read<0>();  // the store of the tile before has read the buffer
-        if constexpr (Traits::kSourceC == kSourceTma) {
-          if (exists && op.reads_source()) {
-            mbarrier_arrive_expect_tx(free, Traits::kTransactionBytesC);
-            Index::load_c(p, coords, staged, free);
-          } else {
-            mbarrier_arrive(free);
-          }
+      const auto stores = [&] { return tiles.stores(count); };
+      if constexpr (kSubtiles > 1) store_parts(p, coords, staged, free, group, exists, stores);
+      else store_tile(p, op, coords, staged, free, group, exists, stores);
+    }
+    if (elect_one()) tma_store_wait_read<0>();
+  }
+
+  // What it does for one tile.
+  template <class Stores>
+  static GETT_DEVICE void store_tile(const Params& p, const Op& op, const typename Index::StoreCoords& coords,
+                                     uint32 staged, uint32 free, int group, bool exists, const Stores& stores) {
+    if (elect_one()) {           // always the same thread, which waits for its own stores
+      tma_store_wait_read<0>();  // the store of the tile before has read the buffer
+      if constexpr (Traits::kSourceC == kSourceTma) {
+        if (exists && op.reads_source()) {
+          mbarrier_arrive_expect_tx(free, Traits::kTransactionBytesC);
+          Index::load_c(p, coords, staged, free);
         } else {
           mbarrier_arrive(free);
         }
+      } else {
+        mbarrier_arrive(free);
+      }
+    }
+    __syncwarp();
+    named_barrier_sync(NamedBarrier::kStaged + group, kThreads + 32);
+    if constexpr (Exchange::kOn) Exchange::wait(free);
+    if (exists && stores() && elect_one()) {
+      if constexpr (Exchange::kOn) Index::store_tile(p, coords, staged + kExchangedOffset, cluster_ctarank());
+      else Index::store_tile(p, coords, staged);
+      tma_store_commit();
+    }
+  }
+
+  // The same of a tile in parts. Where nothing is stored an empty group counts as the store.
+  template <class Stores>
+  static GETT_DEVICE void store_parts(const Params& p, const typename Index::StoreCoords& coords, uint32 staged,
+                                      uint32 free, int group, bool exists, const Stores& stores) {
+#pragma unroll 1
+    for (int q = 0; q < kSubtiles; ++q) {
+      if (elect_one()) {
+        tma_store_wait_read<kSubtileBuffers - 1>();  // the store that used the buffer last has read it
+        mbarrier_arrive(free);
       }
       __syncwarp();
       named_barrier_sync(NamedBarrier::kStaged + group, kThreads + 32);
-      if constexpr (Exchange::kOn) Exchange::wait(free);
-      if (exists && tiles.stores(count) && elect_one()) {
-        if constexpr (Exchange::kOn) Index::store_tile(p, coords, staged + kExchangedOffset, cluster_ctarank());
-        else Index::store_tile(p, coords, staged);
+      if (q == 0) exists = exists && stores();
+      if (elect_one()) {
+        if constexpr (kSubtiles > 1) {
+          if (exists) Index::store_tile(p, coords, staged + q % kSubtileBuffers * kTileBytes, q);
+        }
         tma_store_commit();
       }
     }
-    if (elect_one()) tma_store_wait_read<0>();
   }
 };
 

@@ -156,6 +156,14 @@ class HopperCost(StagingCost):
         """Microseconds that partial tiles of stream-K take: another launch, and their bytes out and in."""
         return self.device.launches.launch_us + self.copy_us(2.0 * parts * self.partial_bytes(tile))
 
+    def parts_wait_us(self, tile: WgmmaTile, made: Schedule) -> float:
+        """Microseconds in which parts of D's tile wait until the copy engine has read those before."""
+        store, (tiles, at_once) = made.epilogue.store, self.grid(tile)
+        if store.subtiles == 1:
+            return 0.0
+        clocks = (1.0 - store.buffers / store.subtiles) * self.traffic(tile, self.staging(tile)).store_clocks
+        return math.ceil(tiles / at_once) * clocks / (self.facts.clock_ghz * 1e3)
+
     def splits(self, tile: WgmmaTile, tiles: int) -> list[int]:
         """Slices of K that are tried, whose partial sums the workspace holds."""
         wishes = self.mainloop.splits(tile.k.tiles, tiles, self.facts.sm_count)

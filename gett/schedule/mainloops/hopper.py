@@ -59,7 +59,7 @@ def staging_bytes(s: Schedule, plan: GemmPlan) -> int:
     staged = tile.elements * (sums if added else itemsize(plan.contraction.d.dtype))
     staged += 0 if tile.copy.kind in ("scalar", "pair_n", "one") else _DUMP
     one = up(staged, ALIGN if tile.swizzle_bytes > CHUNK else 128) + up(offsets, 128)
-    return one * (loop.warpgroups if loop.ping_pong else 1)
+    return one * store.buffers * (loop.warpgroups if loop.ping_pong else 1)
 
 
 def laid_out(

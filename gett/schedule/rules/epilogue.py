@@ -74,7 +74,7 @@ def fragments(x: Lowered) -> Reasons:
     stage, tiles = x.s.epilogue.store.stage, x.s.tiling.mma_tiles
     if stage is None or x.s.split_k > 1:
         return
-    n, every = staged_places(stage, "n", x.s.tiling.n), staged_places(stage, "m", x.s.tiling.m)
+    n, every = staged_places(stage, "n", x.s.staged_n), staged_places(stage, "m", x.s.tiling.m)
     for m in every.reshape(tiles, -1):
         yield from _misplaced(x, stage.copy, m, n)
 
@@ -85,7 +85,7 @@ def _misplaced(x: Lowered, copy: R2SCopy, m: Places, n: Places) -> Reasons:
     real = rows < m.size
     at = m[np.minimum(rows, m.size - 1)]
     if copy.kind == "scalar":
-        whole = n.size % MATRIX == 0 and all(d.box % MATRIX == 0 for _, d in x.s.tiling.n.tiled[:1])
+        whole = n.size % MATRIX == 0 and all(d.box % MATRIX == 0 for _, d in x.s.staged_n.tiled[:1])
         if whole and n.size > 1 and n[1] - n[0] == 1 and (np.any(m % 2) or np.any(n[::2] % 2)):
             yield f"columns are written in pairs, rows begin at {m[m % 2 > 0][:1]} and columns at odd places"
         return
@@ -120,9 +120,9 @@ def _misplaced(x: Lowered, copy: R2SCopy, m: Places, n: Places) -> Reasons:
 
 def _tiled(x: Lowered) -> list[tuple[int, TileDim, int]]:
     """Mode of D, dimension, and elements between neighbours as staged, of the tiled dimensions of M, then of N."""
-    t, stage, first = x.s.tiling, x.s.epilogue.store.stage, len(x.plan.l)
+    stage, first = x.s.epilogue.store.stage, len(x.plan.l)
     assert stage is not None
-    sides = ((first, t.m, stage.m), (first + len(x.plan.m), t.n, stage.n))
+    sides = ((first, x.s.tiling.m, stage.m), (first + len(x.plan.m), x.s.staged_n, stage.n))
     return [(at + d.modes[0], d, steps[i]) for at, box, steps in sides for i, d in box.tiled]
 
 
@@ -133,18 +133,19 @@ def _mapped(x: Lowered, made: TmaMap) -> Places | None:
 
 def staging(x: Lowered) -> Reasons:
     """Each element of a tile of D has a place of its own where it is staged."""
-    t, stage = x.s.tiling, x.s.epilogue.store.stage
+    m_box, n_box, stage = x.s.tiling.m, x.s.staged_n, x.s.epilogue.store.stage
     if stage is None:
-        yield f"{t.m.size} x {t.n.size} elements of D are staged nowhere"
+        yield f"{m_box.size} x {n_box.size} elements of D are staged nowhere"
         return
     if stage.elements * x.size_d > x.facts.smem_per_block:
         yield f"room for {stage.elements} elements, {x.facts.arch} gives a block {x.facts.smem_per_block} bytes"
-    if (len(stage.m), len(stage.n)) != (len(t.m.dims), len(t.n.dims)):
-        yield f"{len(stage.m)} and {len(stage.n)} steps for boxes of {len(t.m.dims)} and {len(t.n.dims)} dimensions"
-    tiled = [(g, i) for g, box in (("m", t.m), ("n", t.n)) for i, _ in box.tiled]
+    if (len(stage.m), len(stage.n)) != (len(m_box.dims), len(n_box.dims)):
+        dims = f"{len(m_box.dims)} and {len(n_box.dims)} dimensions"
+        yield f"{len(stage.m)} and {len(stage.n)} steps for boxes of {dims}"
+    tiled = [(g, i) for g, box in (("m", m_box), ("n", n_box)) for i, _ in box.tiled]
     if (stage.order and sorted(stage.order) != tiled) or (stage.row > 0) != (stage.order != ()):
         yield f"rows of {stage.row} elements in the order {stage.order}, the tiled dimensions are {tiled}"
-    m, n = staged_places(stage, "m", t.m), staged_places(stage, "n", t.n)
+    m, n = staged_places(stage, "m", m_box), staged_places(stage, "n", n_box)
     if m.min() < 0 or n.min() < 0 or m.max() + n.max() >= stage.elements:
         yield f"elements at {m.max() + n.max()}, the tile has room for {stage.elements}"
     places = (m[:, None] + n[None, :]).ravel()
@@ -170,28 +171,43 @@ def row_store(x: Lowered) -> Reasons:
 
 def tma_store(x: Lowered) -> Reasons:
     """The copies of a tile of D are its boxes, as they are staged."""
-    store, t = x.s.epilogue.store.tma, x.s.tiling
+    store, m_box, n_box = x.s.epilogue.store.tma, x.s.tiling.m, x.s.staged_n
     if store is None:
         return
     if x.s.split_k > 1:
         yield f"K in {x.s.split_k} slices, whose sums leave as vectors"
-    if t.m.flattens or t.n.flattens:
-        yield f"boxes {t.m.dims} and {t.n.dims} take several modes as one"
+    if m_box.flattens or n_box.flattens:
+        yield f"boxes {m_box.dims} and {n_box.dims} take several modes as one"
     yield from wrong_map("D", store.map, x.plan.contraction.d, D, (*x.plan.l, *x.plan.m, *x.plan.n))
-    if store.stage.elements != t.m.size * t.n.size:
-        yield f"a tile of {t.m.size} x {t.n.size} elements has room for {store.stage.elements}"
+    if store.stage.elements != m_box.size * n_box.size:
+        yield f"a tile of {m_box.size} x {n_box.size} elements has room for {store.stage.elements}"
     if store.exchange is not None:
         return
     if store.stage.row not in (0, store.map.box[0]):
         yield f"rows of {store.stage.row} elements, copies have {store.map.box[0]}"
-    tile = (*(1 for _ in x.plan.l), *t.m.cut, *t.n.cut)
+    tile = (*(1 for _ in x.plan.l), *m_box.cut, *n_box.cut)
     found = _mapped(x, store.map)
-    m, n = staged_places(store.stage, "m", t.m), staged_places(store.stage, "n", t.n)
+    m, n = staged_places(store.stage, "m", m_box), staged_places(store.stage, "n", n_box)
     staged = swizzled(store.stage.swizzle_bytes, (m[None, :] + n[:, None]).ravel() * x.size_d)
     if found is None or store.map.tile != tile:
         yield f"copies move a tile of {store.map.tile}, the boxes are {tile}"
     elif misplaced := np.count_nonzero(found != staged):
         yield f"{misplaced} of {found.size} elements are not staged where copies read them"
+
+
+def subtiles(x: Lowered) -> Reasons:
+    """Parts of a tile divide it in whole groups of eight columns; nothing but D comes to where they are staged."""
+    store, n = x.s.epilogue.store.tma, x.s.tiling.n
+    if store is None or store.subtiles == store.buffers == 1:
+        return
+    if not n.tiled or n.tiled[-1][1].box % store.subtiles or n.size // store.subtiles % MATRIX:
+        yield f"{store.subtiles} parts of a box {n.dims} are no whole groups of {MATRIX} columns"
+    if store.subtiles % store.buffers:
+        yield f"{store.subtiles} parts of a tile take turns in {store.buffers} buffers"
+    if x.s.epilogue.source is not None or store.exchange is not None or store.reuse_mainloop_smem:
+        yield f"{store.subtiles} parts of a tile lie neither where C comes, nor with another block's, nor in the stages"
+    if x.s.hopper.by_warps or x.s.tiling.mma_tiles > 1:
+        yield f"{store.subtiles} parts of {x.s.tiling.mma_tiles} MMA tiles, or no warp that stores them"
 
 
 def tma_source(x: Lowered) -> Reasons:
@@ -251,4 +267,6 @@ def exchange(x: Lowered) -> Reasons:
         yield f"copies move a tile of {store.map.tile}, blocks have {tile} after it"
 
 
-EPILOGUE_RULES = (staging, vector, source, row_store, tma_store, tma_source, reuse, exchange, copy_kind, fragments)
+EPILOGUE_RULES = (
+    *(subtiles, staging, vector, source, row_store, tma_store, tma_source, reuse, exchange, copy_kind, fragments),
+)

@@ -16,7 +16,7 @@ from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.spec.loader import HopperLoader, TileLoader, Tma
 from gett.schedule.spec.schedule import Schedule, Tiling
 from gett.schedule.spec.vectors import TiledDim, tiled_dims
-from layouts.box import Box, TileDim
+from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 
 L = TypeVar("L", bound=TileLoader)
@@ -64,11 +64,7 @@ class HopperOperand:
 
 def mma_box(t: Tiling) -> Box:
     """The rows of M that accumulators hold: the tile's, of which MMA tiles divide the last tiled dimension."""
-    if t.mma_tiles == 1:
-        return t.m
-    last = t.m.tiled[-1][0]
-    dims = (TileDim(d.modes, d.box // t.mma_tiles if i == last else d.box) for i, d in enumerate(t.m.dims))
-    return Box(t.m.extents, tuple(dims))
+    return t.m.divided(t.mma_tiles)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import warpgroup_atom
+from gett.hw.dtypes import WORD, warpgroup_atom
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule import lower as lowering
 from gett.schedule.cost.estimate import ROUNDED, Estimate, bounded_split
@@ -290,8 +290,11 @@ class HopperSearch(Search[WgmmaTile]):
                 self.cost.unmapped(choice)
             estimate = self.cost.whole(choice, stream_k=estimate.stream_k)
         order = self.scheduler(choice, estimate, slices)
-        for made in self.made(Parts(choice, *loads, epilogue, slices, workspace, order)):
-            us = estimate.us * self.cost.pace(choice, estimate, made)
+        parts = Parts(choice, *loads, epilogue, slices, workspace, order)
+        for found in self.made(parts):
+            # Where memory limits, a part would wait until it took the ones before.
+            made = found if estimate.bound == "DRAM" else self.subtiled(plan, parts, found)
+            us = estimate.us * self.cost.pace(choice, estimate, made) + self.cost.parts_wait_us(choice, made)
             reason = self.reason(choice) + (", those left over divided" if estimate.stream_k else "")
             yield replace(made, forecast=Forecast(us, estimate.bound, reason))
 
@@ -343,6 +346,28 @@ class HopperSearch(Search[WgmmaTile]):
         if isinstance(store, VectorStore):
             return replace(store, vector=store_vector(plan, tile.m.box, tile.n.box))
         return store
+
+    def subtiled(self, plan: GemmPlan, parts: Parts, made: Schedule) -> Schedule:
+        """The schedule, or the one that stages D's tile in parts where few stages have room beside the whole tile."""
+        tile, store, stages = parts.tile, made.epilogue.store.tma, made.hopper.stages
+        if store is None or store.reuse_mainloop_smem or store.exchange is not None or made.epilogue.source is not None:
+            return made
+        if tile.warpgroups.ping_pong or tile.stationary or tile.mma_tile is not None or stages >= tile.k.tiles:
+            return made
+        for count, buffers in self.tried.subtiles if self.size_d >= WORD and stages <= self.tried.few_stages else ():
+            part = tile.n.box.divided(count)
+            if part.size * count != tile.n.box.size or part.size % 8:
+                continue
+            staging = self.cost.staging(replace(tile, n=replace(tile.n, box=part)))
+            d = staged_map(plan, D, (tile.m.box, part), staging.dense) if staging.bulk else None
+            if d is None:
+                continue
+            subtiled = replace(store, map=d, stage=staging.dense, subtiles=count, buffers=buffers)
+            asked = parts._replace(epilogue=replace(made.epilogue, store=subtiled))
+            found = self.fitted(asked, self.loops(tile, parts.a, parts.b))
+            if found is not None and found.hopper.stages > stages:
+                return found
+        return made
 
     def scheduler(self, tile: WgmmaTile, estimate: Estimate, split: int) -> TileScheduler:
         """Which tiles a block makes: there is a block a multiprocessor."""

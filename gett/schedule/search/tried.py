@@ -31,6 +31,8 @@ class Tried:
     runs: bool = True  # whether rows of padding may be part of operands' tiles
     few: bool = False  # whether boxes of complex numbers with few dimensions are tried: a tensor map of D has few
     shares: bool = False  # whether tiles in clusters are tried, whose blocks share an operand
+    subtiles: tuple[tuple[int, int], ...] = ()  # parts in which D's tile is staged, and how many of them at a time
+    few_stages: int = 4  # stages beside the whole tile up to which it is staged in parts: more gained nothing
     squares: bool = True  # whether tiles under way may make a square of D, or lie in several batches
 
 
@@ -70,9 +72,10 @@ def _of(loop: type[DmmaTma | WgmmaRS | WgmmaSplit | WgmmaTf32], *mma_m: int) -> 
 SS = Tried(
     groups=(*(Warpgroups(2, m, False) for m in (1, 2, 4)), *(Warpgroups(2, m, True) for m in (1, 2, 4))),
     widths=(256, 192, 128, 96, 64, 48, 32, 24, 16, 8),
-    depths=(64, 48, 32, 16, 96, 128),
+    depths=(64, 48, 32, 16, 128),
     leads=(128, 64, 32, 16, 8),
     shares=True,
+    subtiles=((4, 2), (2, 1), (3, 1), (5, 1)),
 )
 
 # Operands are shared with the first cuts. Rows of 64 bytes of both take the copy engine least. Stages are slabs of B.
@@ -107,10 +110,11 @@ SPLIT_COPIES = Tried(
 TF32 = Tried(
     groups=_of(WgmmaTf32, 1, 2, 4),
     widths=SS.widths,
-    depths=(64, 48, 32, 96, 128),
+    depths=(64, 48, 32, 128),
     leads=SS.leads,
     stages=((2, 3), (3, 4), (2, 2)),
     shares=True,
+    subtiles=SS.subtiles,
 )
 
 # Waves of tiles are few, so widths lie close together.

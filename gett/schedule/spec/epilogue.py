@@ -56,6 +56,8 @@ class ThreadStore:
     map: ClassVar[None] = None
     reuse_mainloop_smem: ClassVar[bool] = False
     exchange: ClassVar[None] = None
+    subtiles: ClassVar[int] = 1
+    buffers: ClassVar[int] = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,10 @@ class TmaStore:
     # next tile are filled once the tile has left.
     reuse_mainloop_smem: bool = False
     exchange: DsmemExchange | None = None  # set where the blocks of a cluster exchange halves of their tiles
+    # Parts of the tile that are staged and stored one after the other (CUTLASS: epilogue tiles). They divide the last
+    # tiled dimension of N; map and stage are those of one part, and so many are staged at a time.
+    subtiles: Count = 1
+    buffers: Count = 1
 
     @property
     def tma(self) -> TmaStore:

@@ -220,6 +220,11 @@ class Schedule:
         """Neighbouring tiles along M and along N whose blocks share operands."""
         return self.scheduler.cluster
 
+    @property
+    def staged_n(self) -> Box:
+        """What is staged of N's box at a time."""
+        return self.tiling.n.divided(self.epilogue.store.subtiles)
+
     def partial_tiles(self, tiles: int) -> int:
         """Partial tiles in the workspace, of the `tiles` tiles of D."""
         return PARTS * self.scheduler.blocks if self.scheduler.stream_k else self.split_k * tiles * (self.split_k > 1)

@@ -15,7 +15,6 @@ from gett.schedule.search.hopper import both_roles
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_split import WgmmaSplitCopySearch, WgmmaSplitSearch
-from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import DsmemExchange, Epilogue, R2SCopy, RowStore, TmaSource, VectorSource, VectorStore
 from gett.schedule.spec.loader import CpAsyncTile, Multicast
 from gett.schedule.spec.mainloop import DmmaTma, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
@@ -25,7 +24,7 @@ from layouts.box import Box, TileDim
 from tests.cases import DENSE, Case
 from tests.cpu.schedule.broken_schedules import CASES
 from tests.cpu.schedule.changed_schedules import longer, loop, raster, staged, stream_k, tiling, with_mode
-from tests.cpu.schedule.hopper_schedules import FACTS, Found
+from tests.cpu.schedule.hopper_schedules import FACTS, Found, WholeSS
 
 Change = Callable[[Found], Found]
 Where = Callable[[Schedule], bool]
@@ -36,11 +35,19 @@ GROUPED = Case("grouped", "ilk,ljk->ij", {"i": 1024, "j": 1024, "l": 8, "k": 64}
 TWO_K = Case("two-k", "mkl,nlk->mn", {"m": 2048, "n": 2048, "k": 64, "l": 64})
 SMALL = Case("small", "ik,kj->ij", {"i": 328, "j": 416, "k": 96})
 ODD = Case("odd", "ik,jk->ij", {"i": 1024, "j": 1024, "k": 1022})
+
+
+class WholeTf32(WgmmaTf32Search):
+    """D's tile is staged in one piece."""
+
+    tried = replace(WgmmaTf32Search.tried, subtiles=())
+
+
 BASES: dict[type, tuple[Case, str, str, Any]] = {
-    WgmmaSS: (GEMM, "float16", "ieee", WgmmaSSSearch),
+    WgmmaSS: (GEMM, "float16", "ieee", WholeSS),
     WgmmaRS: (TWO_K, "float16", "ieee", WgmmaRSSearch),
     WgmmaSplit: (GEMM, "float32", "bf16x3", WgmmaSplitSearch),
-    WgmmaTf32: (TURNED, "float32", "tf32", WgmmaTf32Search),
+    WgmmaTf32: (TURNED, "float32", "tf32", WholeTf32),
     DmmaTma: (GEMM, "float64", "ieee", DmmaTmaSearch),
 }
 """What has a legal schedule of each main loop: case, type, precision, search."""
@@ -222,6 +229,7 @@ SHARED: dict[str, Change] = {
     "source": of_schedule(lambda s: stored(s, s.epilogue.store, VectorSource())),
     "row store": of_schedule(lambda s: stored(s, RowStore(3, s.epilogue.store.stage))),
     "tma store": of_schedule(lambda s: store(s, map=longer(s.epilogue.store.map))),
+    "subtiles": of_schedule(lambda s: store(s, subtiles=1, buffers=2)),
     "tma source": other_c,
     "reuse": of_schedule(lambda s: store(s, reuse_mainloop_smem=True)),
     "exchange": of_schedule(lambda s: store(s, exchange=DsmemExchange(1, (0, 1), (0, 1)))),

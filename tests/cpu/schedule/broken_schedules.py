@@ -390,6 +390,13 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.plain, lambda s: staged(s, elements=2 * store_of(s).stage.elements)),
         changed(hopper.plain, lambda s: staged(s, row=2 * store_of(s).stage.row)),
     ],
+    "subtiles": [
+        changed(hopper.plain, lambda s: with_store(s, subtiles=7)),
+        changed(hopper.plain, lambda s: with_store(s, subtiles=4, buffers=3)),
+        changed(hopper.plain, lambda s: with_store(s, subtiles=2, reuse_mainloop_smem=True)),
+        changed(hopper.added, lambda s: with_store(s, subtiles=2)),
+        changed(hopper.mma_tiles, lambda s: with_store(s, subtiles=2)),
+    ],
     "tma source": [
         changed(hopper.added, longer_c),
         changed(hopper.added, lambda s: with_store(s, reuse_mainloop_smem=True)),

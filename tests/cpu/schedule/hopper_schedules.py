@@ -38,6 +38,12 @@ def schedules(plan: GemmPlan, facts: ArchFacts, limit: int) -> Iterator[Schedule
             yield from best_schedules(both_roles(search, plan, facts), limit)
 
 
+class WholeSS(WgmmaSSSearch):
+    """D's tile is staged in one piece."""
+
+    tried = replace(WgmmaSSSearch.tried, subtiles=())
+
+
 @lru_cache
 def _searched(case: Case, search: type[HopperSearch], sm_count: int, added: bool) -> tuple[GemmPlan, list[Schedule]]:
     plan = make_gemm_plan(case.contraction("float16", with_c=DENSE if added else None))
@@ -48,7 +54,7 @@ def first(
     case: Case,
     where: Where = lambda s: True,
     *,
-    search: type[HopperSearch] = WgmmaSSSearch,
+    search: type[HopperSearch] = WholeSS,
     sms: int = 132,
     c: bool = False,
 ) -> Found:

@@ -12,9 +12,11 @@ from functools import cache
 import pytest
 
 from gett.codegen import tma
+from gett.codegen.index import ParamTable
 from gett.codegen.tma import LOOPED, copies, stage_copies, store_pieces
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
+from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.hopper_needs import valid_k
 from gett.schedule.spec.loader import Tma
@@ -40,7 +42,7 @@ def found(every: bool) -> tuple[Schedule, ...]:
     Or, not `every` one, those that first cases offer.
     """
     out: dict[frozenset[str], Schedule] = {}
-    for family in ("tma", "staged", "k_residue", "stationary", "mma_tiles"):
+    for family in ("tma", "staged", "k_residue", "stationary", "mma_tiles", "subtiled"):
         for spec in (specs if every else few_specs)(family):
             out.setdefault(spec.parts, spec.schedule)
     some = list(out.values())
@@ -199,3 +201,21 @@ def test_the_generated_statements_store_the_pieces(
         exec("\n".join(lines), {"store": lambda *x, to=issued: to.append(x)})
         assert issued == [(start, *first) for start, first in pieces]
     assert bool(looped) == loops or not every
+
+
+def test_parts_of_a_tile_follow_each_other_along_the_last_dimension() -> None:
+    """The generated function moves each part to where the map has the first of its columns."""
+    counts = set()
+    for spec in few_specs("subtiled") + few_specs("subtiled_tf32") + specs("subtiled_tf32"):
+        s, plan = spec.schedule, lower_plan(spec.plan, spec.schedule.tiling)
+        store = s.epilogue.store
+        assert isinstance(store, TmaStore)
+        text = tma.tile_coords(plan, s.tiling, ParamTable()).store(s.epilogue, s.tiling.n)[-1]
+        steps = {int(dim): int(step) for dim, step in re.findall(r"t\.d(\d) \+ part \* (\d+)", text)}
+        first = len(plan.l) + len(plan.m)
+        for part in range(store.subtiles):
+            at = coordinates(s.tiling.n, part * s.staged_n.size)
+            wanted = store.map.coordinates([0] * first + at)
+            assert [part * steps.get(dim, 0) for dim in range(store.map.rank)] == [*wanted]
+        counts.add((store.subtiles, store.buffers))
+    assert len(counts) > 2
