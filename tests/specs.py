@@ -212,7 +212,6 @@ FAMILIES: dict[str, Family] = {
     "one_panel": Family(_alone(cases.ONE_PANEL), lambda s: _is_stationary(s, True), (4,), 60),
     "mma_tiles": Family(_alone(cases.MMA_TILES), lambda s: s.tiling.mma_tiles > 1, (2,), 60),
     "reuse": Family(_alone(cases.REUSE), reuses_smem, (2, 3, 4, 6), 24),
-    "subtiled": Family(_alone(cases.SUBTILED), in_subtiles, (2,), 16),
     "subtiled_k": Family(_alone(cases.SUBTILED[1::3]), in_subtiles, (2,), 16, ss_schedules, ("float32",), "tf32"),
     "subtiled_tf32": Family(_alone((cases.SUBTILED[0], *cases.SUBTILED[2:4])), in_subtiles, (2,), 24, tf32_schedules,
                             ("float32",), "tf32"),

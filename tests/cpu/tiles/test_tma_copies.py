@@ -42,7 +42,7 @@ def found(every: bool) -> tuple[Schedule, ...]:
     Or, not `every` one, those that first cases offer.
     """
     out: dict[frozenset[str], Schedule] = {}
-    for family in ("tma", "staged", "k_residue", "stationary", "mma_tiles", "subtiled"):
+    for family in ("tma", "staged", "k_residue", "stationary", "mma_tiles"):
         for spec in (specs if every else few_specs)(family):
             out.setdefault(spec.parts, spec.schedule)
     some = list(out.values())
@@ -206,7 +206,7 @@ def test_the_generated_statements_store_the_pieces(
 def test_parts_of_a_tile_follow_each_other_along_the_last_dimension() -> None:
     """The generated function moves each part to where the map has the first of its columns."""
     counts = set()
-    for spec in few_specs("subtiled") + few_specs("subtiled_tf32") + specs("subtiled_tf32"):
+    for spec in (*specs("subtiled_k"), *specs("subtiled_tf32")):
         s, plan = spec.schedule, lower_plan(spec.plan, spec.schedule.tiling)
         store = s.epilogue.store
         assert isinstance(store, TmaStore)
