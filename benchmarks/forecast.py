@@ -75,7 +75,7 @@ class Forecaster:
         cost.read(model)
         loop = cost.loop(tile, cost.grid(tile)[0])
         estimate = cost.of_split(tile, loop, staging, traffic, schedule.split_k, stream_k=schedule.scheduler.stream_k)
-        return estimate.us * cost.pace(tile, estimate, schedule)
+        return cost.forecast_us(tile, estimate, schedule)
 
 
 def tile_of(schedule: Schedule, plan: GemmPlan) -> WgmmaTile:

@@ -156,6 +156,10 @@ class HopperCost(StagingCost):
         """Microseconds that partial tiles of stream-K take: another launch, and their bytes out and in."""
         return self.device.launches.launch_us + self.copy_us(2.0 * parts * self.partial_bytes(tile))
 
+    def forecast_us(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
+        """Expected time of a schedule of a tile."""
+        return estimate.us * self.pace(tile, estimate, made) + self.parts_wait_us(tile, made)
+
     def parts_wait_us(self, tile: WgmmaTile, made: Schedule) -> float:
         """Microseconds in which parts of D's tile wait until the copy engine has read those before."""
         store, (tiles, at_once) = made.epilogue.store, self.grid(tile)

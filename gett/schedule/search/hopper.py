@@ -294,7 +294,7 @@ class HopperSearch(Search[WgmmaTile]):
         for found in self.made(parts):
             # Where memory limits, a part would wait until it took the ones before.
             made = found if estimate.bound == "DRAM" else self.subtiled(plan, parts, found)
-            us = estimate.us * self.cost.pace(choice, estimate, made) + self.cost.parts_wait_us(choice, made)
+            us = self.cost.forecast_us(choice, estimate, made)
             reason = self.reason(choice) + (", those left over divided" if estimate.stream_k else "")
             yield replace(made, forecast=Forecast(us, estimate.bound, reason))
 

@@ -49,7 +49,7 @@ def found(every: bool) -> tuple[tuple[GemmPlan, Schedule, TmaStore, StagedTile],
 
 def places(s: Schedule, stage: StagedTile) -> tuple[list[int], list[int]]:
     """Elements from the tile's start at which its rows and columns lie."""
-    m, n = s.tiling.m, s.tiling.n
+    m, n = s.tiling.m, s.staged_n
     place_m, place_n = staged_place("m", m, stage.m, stage.cut), staged_place("n", n, stage.n, stage.cut)
     return [run(place_m, x) for x in range(m.size)], [run(place_n, y) for y in range(n.size)]
 
@@ -69,7 +69,7 @@ def test_elements_lie_where_the_tensor_map_reads_them(kind: str, every: bool) ->
     for plan, s, store, stage in found(every):
         if stage.copy.kind != kind:
             continue
-        real, m, n = lower_plan(plan, s.tiling), s.tiling.m, s.tiling.n
+        real, m, n = lower_plan(plan, s.tiling), s.tiling.m, s.staged_n
         at_m, at_n = places(s, stage)
         corners = itertools.product((0, m.size - 1), (0, n.size - 1))
         inside = ((rng.randrange(m.size), rng.randrange(n.size)) for _ in range(60))
@@ -85,7 +85,7 @@ def test_vectors_are_neighbours_in_the_staged_tile(kind: str, every: bool) -> No
     for _, s, _, stage in found(every):
         if stage.copy.kind != kind:
             continue
-        m, n, vector = s.tiling.m, s.tiling.n, stage.copy.vector
+        m, n, vector = s.tiling.m, s.staged_n, stage.copy.vector
         at_m, at_n = places(s, stage)
         if kind == "one":
             assert vector == 1
