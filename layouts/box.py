@@ -82,9 +82,11 @@ class Box:
 
     def divided(self, parts: int) -> Box:
         """One of so many parts of this box, which divide its last tiled dimension."""
-        last = self.tiled[-1][0] if parts > 1 else -1
-        dims = (TileDim(d.modes, max(1, d.box // parts) if i == last else d.box) for i, d in enumerate(self.dims))
-        return Box(self.extents, tuple(dims)) if parts > 1 else self
+        if parts == 1:
+            return self
+        last, whole = self.tiled[-1]
+        part = TileDim(whole.modes, max(1, whole.box // parts))
+        return Box(self.extents, (*self.dims[:last], part, *self.dims[last + 1 :]))
 
     def __post_init__(self) -> None:
         seen = sorted(m for d in self.dims for m in d.modes)

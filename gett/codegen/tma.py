@@ -180,7 +180,7 @@ class TileCoords:
         if store.subtiles > 1:  # the next part lies further on along the last tiled dimension of N
             more, part = ", int part", n.tiled[-1][1]
             of = d.modes[len(at) - len(self.at["n"]) + part.modes[0]]
-            fields[of.dim] += f" + part * {of.weight * part.box // store.subtiles * (d.halves if of.dim == 0 else 1)}"
+            fields[of.dim] += f" + part * {of.weight * part.box // store.subtiles * _count(d, of.dim)}"
         for (mode, step), sign in zip((exchange.row, exchange.half), "-+", strict=True) if exchange is not None else ():
             # The row begins where that of the first block's tile does; each block has a half of another dimension.
             fields[d.modes[mode].dim] += f" {sign} rank * {d.modes[mode].weight * step}"
@@ -266,7 +266,7 @@ def _coordinates(made: TmaMap, coordinates: list[Expr]) -> list[Expr]:
     out = [ZERO] * made.rank
     for x, mode in zip(coordinates, made.modes, strict=True):
         if mode.weight:
-            out[mode.dim] = out[mode.dim] + x * const(mode.weight * (made.halves if mode.dim == 0 else 1))
+            out[mode.dim] = out[mode.dim] + x * const(mode.weight * _count(made, mode.dim))
     return out
 
 
