@@ -7,14 +7,63 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gett.ir.tensors import TensorSpec
-from gett.network.slicing import Slicing
+from gett.network.slicing import Slicing, count_slices
 
 Place = Mapping[int, slice]
 """Where a slice lies along each sliced mode."""
+
+_Lengths = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceGrid:
+    """The slices of a contraction in a fixed order: parts of the result, and the slices that are summed into each.
+
+    Attributes:
+        outer: The sliced modes of the result, each with its extent in a slice.
+        inner: The other sliced modes.
+        extents: Of all modes.
+    """
+
+    outer: _Lengths
+    inner: _Lengths
+    extents: tuple[int, ...]
+
+    @classmethod
+    def of(cls, lengths: _Lengths, extents: tuple[int, ...], output: tuple[int, ...]) -> SliceGrid:
+        """The slices of some lengths."""
+        outer = tuple(x for x in lengths if x[0] in output)
+        return cls(outer, tuple(x for x in lengths if x[0] not in output), extents)
+
+    @property
+    def parts(self) -> int:
+        """How many parts the result has."""
+        return count_slices(self.outer, self.extents)
+
+    @property
+    def summed(self) -> int:
+        """How many slices are summed into each part."""
+        return count_slices(self.inner, self.extents)
+
+    def part(self, number: int) -> Place:
+        """Where a part lies along the sliced modes of the result."""
+        return self._place(self.outer, number)
+
+    def slice(self, number: int) -> Place:
+        """Where a slice of any part lies along the other sliced modes."""
+        return self._place(self.inner, number)
+
+    def _place(self, lengths: _Lengths, number: int) -> Place:
+        found = {}
+        for mode, length in reversed(lengths):
+            extent = self.extents[mode]
+            number, i = divmod(number, -(-extent // length))
+            found[mode] = slice(i * length, min((i + 1) * length, extent))
+        return found
 
 
 def sliced_axes(

@@ -56,6 +56,7 @@ INSIDE = {
         "numpy_route recording",
         "plan_figures",
         "contraction_plan tracing",
+        "slice_work",
         "sliced_plan",
         "limited",
         "planner",
