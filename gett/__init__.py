@@ -11,15 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gett.api.contract import contract
-from gett.api.contraction_plan import ContractionPlan
 from gett.api.einsum import einsum
 from gett.api.plan import plan
-from gett.api.plan_cache import plan_cache
-from gett.api.precision import precision, set_default_precision
 from gett.api.tensordot import tensordot, transpose
 from gett.errors import (
     CompileError,
     DeviceError,
+    DistributedError,
     DTypeError,
     EpilogueError,
     GettError,
@@ -39,6 +37,10 @@ from gett.errors import (
     SubscriptsError,
     TuneWarning,
 )
+from gett.plans.contraction_plan import ContractionPlan
+from gett.plans.plan_cache import plan_cache
+from gett.plans.precision import precision, set_default_precision
+from gett.version import __version__
 
 if TYPE_CHECKING:
     from gett.api.autotune import TuneResult, autotune
@@ -46,13 +48,12 @@ if TYPE_CHECKING:
     from gett.api.paths import contract_path, einsum_path
     from gett.epilogue import ops
 
-__version__ = "0.1.0"
-
 __all__ = [
     "CompileError",
     "ContractionPlan",
     "DTypeError",
     "DeviceError",
+    "DistributedError",
     "EpilogueError",
     "GettError",
     "GradientError",
@@ -101,8 +102,8 @@ _LATE = {
 def __getattr__(name: str) -> Any:
     if name == "ops":
         return import_module("gett.epilogue.ops")
-    if name == "jax":  # JAX is imported where it is asked for
-        return import_module("gett.jax")
+    if name in ("distributed", "jax"):  # whose libraries are imported where they are asked for
+        return import_module(f"gett.{name}")
     if name not in _LATE:
         from gett.api.backend import find_function
 

@@ -90,6 +90,10 @@ class DeviceError(GettError, RuntimeError):
     """There is no usable driver or GPU, or a driver call failed."""
 
 
+class DistributedError(GettError, RuntimeError):
+    """A process that computes a part of a contraction failed, was lost, or does not agree; the text says which."""
+
+
 class OutOfMemoryError(GettError, MemoryError):
     """An allocation failed; the text gives the bytes asked for."""
 

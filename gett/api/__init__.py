@@ -1,1 +1,1 @@
-"""The public functions, the plans that they make and keep, and what plans say of themselves."""
+"""The public functions: from the arguments of a call to its plan, and to its result."""

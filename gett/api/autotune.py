@@ -11,8 +11,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from gett.api.checks import is_integer
-from gett.api.executables import drop_plans
 from gett.api.plan import plan
 from gett.console.formatting import brief, format_table, printable
 from gett.console.progress import progress as bar
@@ -21,6 +19,8 @@ from gett.ir.subscripts import split_arguments
 from gett.ir.tensors import Casting
 from gett.network.optimize import asks_autotune
 from gett.network.steps import Step
+from gett.plans.checks import is_integer
+from gett.plans.executables import drop_plans
 from gett.runtime.device import device_facts, require_cupy
 from gett.schedule.spec.mainloop import Stream, StreamMatrix, WgmmaSS
 from gett.tune.tuner import CANDIDATES, REPEAT, Trial, Tuning, steps_of, tune

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, overload
 
-from gett.api.call import NO_ARGUMENTS, make_call
-from gett.api.checks import resolve_addend
 from gett.api.einsum import compute
 from gett.api.tracing import traced_contract
 from gett.arrays.dynamo import traced_as, untraced
 from gett.errors import OptionError, SubscriptsError
 from gett.ir.subscripts import Spec, operand_count, split_arguments
+from gett.plans.call import NO_ARGUMENTS, make_call
+from gett.plans.checks import resolve_addend
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gett.api.call import ONE, ZERO, Call, make_call, product_call
-from gett.api.checks import check_factors, check_out
-from gett.api.contraction_plan import ContractionPlan
 from gett.api.numpy_route import is_numpys, numpy_contraction
-from gett.api.plan_cache import plan_cache
-from gett.api.planner import find_plan, make_plan, resolve
 from gett.api.tracing import traced_einsum
 from gett.arrays.dynamo import traced_as, untraced
 from gett.arrays.interop import lend_bfloat16
@@ -29,6 +24,12 @@ from gett.ir.build import address_c
 from gett.ir.subscripts import listed, split_arguments
 from gett.ir.tensors import ALIGNMENT_LIMIT, Casting
 from gett.network.request import PlanRequest
+from gett.plans.call import ONE, ZERO, Call, make_call, product_call
+from gett.plans.checks import check_factors, check_out
+from gett.plans.contraction_plan import ContractionPlan
+from gett.plans.plan_cache import plan_cache
+from gett.plans.planner import resolve
+from gett.slices.finder import find_plan, make_plan
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -254,7 +255,7 @@ def _compute_other(call: Call) -> Any:
         if asked is not None:
             return compute(call.changed(dtype=asked, casting="same_kind"))
     if torch is not None and torch.modes.records([*operands, call.c, call.out, *call.extras]):
-        from gett.api.recording import record  # late, as few programs differentiate
+        from gett.plans.recording import record  # late, as few programs differentiate
 
         return record(call, compute)
     loan = call.borrowed()
@@ -263,7 +264,7 @@ def _compute_other(call: Call) -> Any:
 
 def _record_cold(key: Any, call: Call, kind: ArrayKind, device: int) -> Any:
     """Bind what a call asks for, of whose tensors PyTorch records derivatives, and keep it under `key`; run it."""
-    from gett.api.recording import record_bound  # late, as few programs differentiate
+    from gett.plans.recording import record_bound  # late, as few programs differentiate
 
     def bind(product: Product, operands: Sequence[Any]) -> tuple[Any, Sequence[Step]]:
         plan = _plan_product(product, kind, device, operands)

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gett.api.call import check_conj
-from gett.api.checks import check_bytes, check_workspace_limit, is_integer, is_shape
 from gett.api.einsum import einsum
 from gett.api.paths import describe_operand, describe_shape, find_network_path
 from gett.arrays.interop import SCALARS
@@ -28,6 +26,8 @@ from gett.ir.tensors import NUMPY_ONLY, SUPPORTED, Casting, TensorSpec, factor_d
 from gett.network.limits import parse_limit
 from gett.network.optimize import asks_autotune, check_one_limit, freeze_optimize
 from gett.network.path import Path, path_of
+from gett.plans.call import check_conj
+from gett.plans.checks import check_bytes, check_workspace_limit, is_integer, is_shape
 from gett.typing import DeviceArrayT, DType, NumPyOperand, Optimize, Order, Precision, Size, SupportsArray
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gett.api.call import product_call
 from gett.api.einsum import compute, plan_on_device
-from gett.api.plan_cache import plan_cache
-from gett.api.recording import runner
 from gett.arrays.torch import TorchLibrary, torch_library
 from gett.arrays.torch_autograd import Product, described_product
 from gett.ir.tensors import ALIGNMENT_LIMIT
+from gett.plans.call import product_call
+from gett.plans.plan_cache import plan_cache
+from gett.plans.recording import runner
 
 Run = Callable[[Sequence[Any], Any], None]
 

@@ -11,9 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from gett.api.call import Call
-from gett.api.checks import check_factors, check_out
-from gett.api.unsliced import unsliced
 from gett.arrays.kinds import NUMPY
 from gett.errors import DTypeError, SubscriptsError
 from gett.ir.build import address_c, choose_order, resolve_extents
@@ -29,6 +26,9 @@ from gett.ir.tensors import (
 )
 from gett.network.optimize import check_optimize, in_elements
 from gett.network.path import NEVER, PathStep, find_steps
+from gett.plans.call import Call
+from gett.plans.checks import check_factors, check_out
+from gett.plans.unsliced import unsliced
 
 _MAX_MODES = 52  # letters that NumPy's einsum has
 

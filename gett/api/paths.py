@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from gett.api.plan import described_pair
-from gett.api.planner import drop_constant
 from gett.arrays.interop import gather
 from gett.errors import DTypeError, ShapeError
 from gett.ir.build import address, resolve_extents
@@ -19,6 +18,7 @@ from gett.ir.subscripts import Spec, Subscripts, parse, split_arguments
 from gett.ir.tensors import TensorSpec, dense_strides, parse_dtype, result_type
 from gett.network.optimize import check_optimize, in_elements, with_limit
 from gett.network.path import NEVER, Path, find_steps, path_info
+from gett.plans.planner import drop_constant
 from gett.typing import Optimize, Size
 
 

@@ -12,9 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from gett.api.call import Call, argument_names, make_call
-from gett.api.checks import check_out, is_shape
-from gett.api.contraction_plan import ContractionPlan
 from gett.api.einsum import plan_on_device
 from gett.arrays.bfloat16 import FLOAT32
 from gett.arrays.dynamo import untraced
@@ -36,6 +33,9 @@ from gett.ir.tensors import (
     result_type,
 )
 from gett.network.optimize import AUTOTUNE
+from gett.plans.call import Call, argument_names, make_call
+from gett.plans.checks import check_out, is_shape
+from gett.plans.contraction_plan import ContractionPlan
 from gett.typing import DType, Optimize, Order, Precision, Size
 
 _GPU_ARCH = re.compile(r"sm_[1-9]\d{1,2}[af]?")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gett.api.call import check_conj, flipped, make_call
 from gett.api.einsum import compute
 from gett.arrays.dynamo import untraced
 from gett.arrays.interop import borrow, gather, gather_recorded
@@ -22,6 +21,7 @@ from gett.arrays.torch import is_tensor, torch_library
 from gett.console.formatting import brief
 from gett.errors import OptionError, ShapeError
 from gett.ir.subscripts import symbols
+from gett.plans.call import check_conj, flipped, make_call
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

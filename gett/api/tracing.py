@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from gett.arrays.dynamo import constant, untraced
 
 if TYPE_CHECKING:
-    from gett.api.call import Call
     from gett.arrays.torch import TorchLibrary
     from gett.ir.tensors import TensorSpec
+    from gett.plans.call import Call
 
 
 def traced_einsum(compute: Callable[[Call], Any]) -> Callable[..., Any]:
@@ -167,9 +167,6 @@ def _prepare(
         beta: Factor.
         options: Of `einsum`, in its order.
     """
-    from gett.api.call import make_call  # late, here and below: few programs are traced
-    from gett.api.recording import runner, settle, steps_of
-    from gett.api.unsliced import unsliced
     from gett.arrays.torch import torch_library
     from gett.arrays.torch_autograd import operator_of
     from gett.arrays.torch_operator import spell_precision
@@ -177,6 +174,9 @@ def _prepare(
     from gett.ir.tensors import TensorSpec
     from gett.network.optimize import in_elements
     from gett.network.products import products_of
+    from gett.plans.call import make_call  # late, here and below: few programs are traced
+    from gett.plans.recording import runner, settle, steps_of
+    from gett.plans.unsliced import unsliced
 
     torch = torch_library()
     assert torch is not None

@@ -24,7 +24,7 @@ from gett.measure.verify import Verdict, poison, verify
 from gett.typing import Precision
 
 if TYPE_CHECKING:
-    from gett.api.contraction_plan import ContractionPlan
+    from gett.plans.contraction_plan import ContractionPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from gett.errors import GettError, MissingPackageError
 from gett.typing import Precision
 
 if TYPE_CHECKING:
-    from gett.api.contraction_plan import ContractionPlan
+    from gett.plans.contraction_plan import ContractionPlan
 
 
 def run_run(problem: Problem, device: str | None, precision: Precision | None, repeat: int | None) -> int:

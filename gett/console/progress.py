@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 from gett.console.formatting import printable
 
-Step = Callable[[str], None]
-"""Called once for each unit that is done; the text says which it was."""
+
+class Step(Protocol):
+    """Called when units are done; the text says which they were."""
+
+    def __call__(self, text: str, units: int = 1, /) -> None: ...  # noqa: D102
+
 
 DELAY_S = 1.0  # work that is done sooner needs no bar
 
@@ -29,12 +33,12 @@ def progress(total: int, title: str, shown: bool = True) -> Iterator[Step]:
     """
     bar = _bar(total, title) if shown else None
     if bar is None:
-        yield lambda text: None
+        yield lambda text, units=1: None
         return
 
-    def step(text: str) -> None:
+    def step(text: str, units: int = 1, /) -> None:
         bar.set_postfix_str(printable(text), refresh=False)
-        bar.update()
+        bar.update(units)
 
     try:
         yield step

@@ -16,12 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import gett.jax.running  # noqa: F401  (registers what runs products)
-from gett.api.call import Call, make_call
-from gett.api.checks import resolve_addend
 from gett.api.contract import split_factors
-from gett.api.precision import usual_precision
-from gett.api.recording import settle, steps_of
-from gett.api.unsliced import unsliced
 from gett.arrays.exported import spell
 from gett.errors import DTypeError, MixedArraysError, OperandError, SubscriptsError
 from gett.ir.build import address_c, resolve_extents
@@ -30,6 +25,11 @@ from gett.ir.tensors import TensorSpec, check_supported, dense_strides, own_dtyp
 from gett.jax.primitive import Product, contracted, jax_dtype
 from gett.network.optimize import in_elements
 from gett.network.products import Reading, products_of
+from gett.plans.call import Call, make_call
+from gett.plans.checks import resolve_addend
+from gett.plans.precision import usual_precision
+from gett.plans.recording import settle, steps_of
+from gett.plans.unsliced import unsliced
 
 if TYPE_CHECKING:
     from gett.typing import Casting, DType, Optimize, Precision, Size

@@ -151,6 +151,32 @@ def slicings(network: Network, lengths: Mapping[int, int]) -> Iterator[Slicing]:
         lengths[mode] = _shorter(network.extents[mode], lengths.get(mode, network.extents[mode]))
 
 
+def spread(network: Network, lengths: Mapping[int, int], least: int) -> Slicing | None:
+    """The way with at least so many slices that adds least work, beginning with some sliced modes.
+
+    None if there are not so many slices.
+
+    Of ways with the same work it is the one whose sums have the fewest elements in all, then the one that cuts the
+    longest mode.
+    """
+    lengths = dict(lengths)
+    modes = sorted(set(itertools.chain.from_iterable(network.terms)))
+    result = math.prod(network.extents[m] for m in network.output)
+    while count_slices(tuple(lengths.items()), network.extents) < least:
+        found = []
+        for mode in modes:
+            extent = lengths.get(mode, network.extents[mode])
+            if extent > 1:
+                made = {**lengths, mode: _shorter(network.extents[mode], extent)}
+                inner = count_slices([x for x in made.items() if x[0] not in network.output], network.extents)
+                found.append((slicing(network, made).work, inner * result, -extent, mode))
+        if not found:
+            return None
+        mode = min(found)[-1]
+        lengths[mode] = _shorter(network.extents[mode], lengths.get(mode, network.extents[mode]))
+    return slicing(network, lengths)
+
+
 def _shorter(whole: int, extent: int) -> int:
     """An extent of about half as much that cuts the whole evenly, or nearly so."""
     parts = -(-whole // -(-extent // 2))

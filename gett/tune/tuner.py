@@ -104,7 +104,7 @@ def tune(
     *,
     candidates: int = CANDIDATES,
     repeat: int = REPEAT,
-    step: Step = lambda text: None,
+    step: Step = lambda text, units=1, /: None,
     bench: Callable[[GemmPlan], Clock] | None = None,
     store: bool = True,
     limit: int = WORKSPACE_LIMIT,

@@ -8,20 +8,20 @@ import pytest
 
 import gett
 import gett.api.autotune
-import gett.api.executables
-import gett.api.planner
 import gett.arrays.torch
 import gett.jit.compile
+import gett.plans.executables
+import gett.plans.planner
 import gett.runtime.build
 import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store
 import gett.tune.tuner
 from benchmarks import run_cpu, timing
-from gett.api.plan_cache import plan_cache
 from gett.cpu import arithmetic, boxes, elementwise, executable, moving, packed, tiles
 from gett.errors import PoorKernelError
 from gett.jit import directory, diskcache
+from gett.plans.plan_cache import plan_cache
 from tests.cpu.fake_driver import FakeDriver, FakeHost
 from tests.cpu.fake_torch import AddressExecutable, make_torch
 from tests.cpu.tuning import FACTS, FakeBench, compile_by
@@ -116,7 +116,7 @@ def torch(monkeypatch):
     monkeypatch.setattr(kind, "arch", lambda self, device: "sm_90a")
     monkeypatch.setattr(kind, "memory", lambda self, device: 1 << 37)
     monkeypatch.setattr(
-        gett.api.executables, "_build_executables", lambda gemms, arch, tuned, limit: [*map(AddressExecutable, gemms)]
+        gett.plans.executables, "_build_executables", lambda gemms, arch, tuned, limit: [*map(AddressExecutable, gemms)]
     )
     plan_cache.clear()
     yield module

@@ -10,19 +10,19 @@ import numpy as np
 
 import gett
 import gett.api.autotune
-import gett.api.planner
 import gett.jit.compile
+import gett.plans.planner
 import gett.runtime.build
 import gett.runtime.compiling
 import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store
 import gett.tune.tuner
-from gett.api.plan_cache import plan_cache
 from gett.codegen.render import render_kernel
 from gett.ir.gemm import make_gemm_plan
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
 from gett.network.request import PlanRequest
+from gett.plans.plan_cache import plan_cache
 from gett.runtime.device import DeviceFacts
 from gett.schedule.search.select import candidates
 from gett.tune.store import Entry

@@ -61,8 +61,8 @@ def test_a_product_of_sums_of_16_bits_is_rounded_once(cupy):
 @pytest.mark.parametrize("subscripts", ["abi,ijc->acbj", "abi,abi->", "ab,bc->c", "abc->cab", "xai,xij->xaj"])
 def test_pieces_of_a_contraction_are_exact(cupy, monkeypatch, subscripts, limit, dtype):
     """As groups beyond the limit of a launch are, only with a limit that small tensors exceed."""
-    monkeypatch.setattr("gett.api.planner.cut_sum", lambda c: cut_sum(c, limit))
-    monkeypatch.setattr("gett.api.planner.cut_free", lambda p: cut_free(p, limit))
+    monkeypatch.setattr("gett.plans.planner.cut_sum", lambda c: cut_sum(c, limit))
+    monkeypatch.setattr("gett.plans.planner.cut_free", lambda p: cut_free(p, limit))
     gett.plan_cache.clear()
     rng = np.random.default_rng(2)
     extents = dict(zip("abcijx", (9, 10, 11, 50, 13, 17), strict=True))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gett
-from gett.api.plan_cache import plan_cache
+from gett.plans.plan_cache import plan_cache
 from gett.runtime.build import load_executable
 from gett.runtime.compiled import CompiledKernel
 from gett.runtime.device import device_facts, require_cupy

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 
 import gett
-from gett.api.plan_cache import PlanCache
+from gett.plans.plan_cache import PlanCache
 from tests.cpu.strategies import Case, contractions, integers_of
 
 EXAMPLES = settings(max_examples=40, deadline=None)
@@ -441,10 +441,14 @@ def test_public_names():
 
 
 @pytest.mark.parametrize(
-    "name", ["einsum", "contract", "tensordot", "contraction_plan", "plan", "precision", "paths", "expression"]
+    "name",
+    [
+        *("api.einsum", "api.contract", "api.tensordot", "api.plan", "api.paths", "api.expression"),
+        *("distributed.contract", "plans.contraction_plan", "plans.precision"),
+    ],
 )
 def test_examples_of_docstrings(name):
-    found = doctest.testmod(importlib.import_module(f"gett.api.{name}"))
+    found = doctest.testmod(importlib.import_module(f"gett.{name}"))
     assert found.attempted > 0
     assert not found.failed
 

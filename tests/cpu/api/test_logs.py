@@ -8,10 +8,10 @@ import re
 import numpy as np
 
 import gett
-from gett.api.planner import find_plan
 from gett.jit.compile import CompileResult
 from gett.runtime.compiling import compile_schedule
 from gett.schedule.search.select import candidates
+from gett.slices.finder import find_plan
 from tests.cpu.tuning import request
 
 

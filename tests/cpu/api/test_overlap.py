@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
-from gett.api import bound_steps
 from gett.arrays.kinds import allocate, overlap, overlaps_itself
 from gett.ir.tensors import TensorSpec
+from gett.plans import bound_steps
 from tests.cpu.strategies import contractions, integers_of, values
 
 RNG = np.random.default_rng(23)

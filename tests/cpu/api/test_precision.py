@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gett
-from gett.api import precision as module
 from gett.explain.detail import explain
+from gett.plans import precision as module
 
 A = np.ones((512, 512), "float32")
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import gett
-from gett.api import executables
 from gett.arrays import kinds
+from gett.plans import executables
 from tests.cpu.fake_cupy import GpuArray, State, use_device
 from tests.cpu.fake_torch import State as TorchState
 from tests.cpu.fake_torch import tensor
@@ -55,7 +55,7 @@ def entered(call: Callable[[], Any]) -> list[str]:
 
     def note(frame: Any, event: str, argument: Any) -> None:
         module = frame.f_globals.get("__name__", "")
-        if event == "call" and module.startswith(("gett.api", "gett.network", "gett.arrays")):
+        if event == "call" and module.startswith(("gett.api", "gett.plans", "gett.network", "gett.arrays")):
             found.append(f"{module}.{frame.f_code.co_name}")
 
     sys.setprofile(note)
@@ -83,7 +83,7 @@ def arrays(request) -> list[Any]:
 def test_a_warm_contract_goes_where_a_warm_einsum_goes(arrays):
     """And through two functions of its own: one looks for `c` among the operands, one for what beta scales."""
     a, b, c, out, *_ = arrays
-    own = {"gett.api.contract.contract", "gett.api.contract.split_factors", "gett.api.checks.resolve_addend"}
+    own = {"gett.api.contract.contract", "gett.api.contract.split_factors", "gett.plans.checks.resolve_addend"}
     for subscripts, operands, options in (
         ("ij,jk->ik", (a, b), {}),
         ("ij,jk->ik", (a, b), {"out": out}),

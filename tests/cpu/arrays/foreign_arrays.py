@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import gett
-from gett.api import executables
 from gett.arrays import kinds
 from gett.cpu import NumpyExecutable
+from gett.plans import executables
 from tests.cpu.fake_cupy import GpuArray, State, use_device
 from tests.cpu.fake_torch import Region
 from tests.cpu.strategies import integers_of

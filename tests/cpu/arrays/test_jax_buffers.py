@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from gett.api import executables
 from gett.cpu import NumpyExecutable
 from gett.ir.tensors import BFLOAT16
+from gett.plans import executables
 from tests.cpu.arrays.foreign_arrays import Exporter, integers, logging_cupy
 
 jax = pytest.importorskip("jax")

@@ -10,8 +10,8 @@ import opt_einsum
 import pytest
 
 import gett
-from gett.api import executables
 from gett.ir.tensors import BFLOAT16, TensorSpec, parse_dtype, promote, result_type
+from gett.plans import executables
 from tests.cpu.fake_cupy import GpuArray
 from tests.cpu.fake_torch import AddressExecutable, Dtype, Parameter, State, Tensor, decode, encode, tensor
 from tests.cpu.strategies import integers_of

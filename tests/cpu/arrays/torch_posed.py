@@ -17,9 +17,9 @@ import pytest
 
 import gett
 from gett.api.launching import launcher
-from gett.api.plan_cache import plan_cache
 from gett.arrays.torch import TorchKind, torch_library
 from gett.ir.tensors import ALIGNMENT_LIMIT
+from gett.plans.plan_cache import plan_cache
 from tests.cpu.arrays.torch_derivatives import check_transforms
 from tests.cpu.arrays.torch_gradients import check_drawn, check_memory
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import gett
-from gett.api import plan_cache
 from gett.explain.record import plan_record
 from gett.ir.gemm import EXTRA
+from gett.plans import plan_cache
 from tests.cpu.helpers import seeded
 
 ops = gett.ops

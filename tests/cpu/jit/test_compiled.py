@@ -14,7 +14,6 @@ import gett.jit.compile
 import gett.jit.workers
 import gett.runtime.compiling
 from benchmarks import first_calls
-from gett.api.planner import find_plan
 from gett.codegen.render import render_kernel
 from gett.errors import MissingPackageError, PoorKernelError, SpillError
 from gett.jit.compile import CompileResult, kernel_key
@@ -22,6 +21,7 @@ from gett.jit.diskcache import kernel_cache
 from gett.runtime.compiled import CompiledKernel
 from gett.runtime.compiling import compile_best, compile_schedule
 from gett.schedule.search.select import candidates
+from gett.slices.finder import find_plan
 from tests.cpu.tuning import FACTS, GEMM, compile_by, request
 
 PAIR = ((512, 512), "float16")

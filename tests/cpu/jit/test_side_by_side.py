@@ -41,7 +41,7 @@ def test_steps_that_are_alike_are_compiled_once_and_others_side_by_side(fake_gpu
     monkeypatch.setattr(gett.runtime.compiling.os, "cpu_count", lambda: 2)
     pairs = [((n, m), "float32") for n, m in ((64, 64), (64, 48), (48, 32), (32, 16), (16, 8))]
     plan = gett.plan("ab,bc,cd,de,ef->af", *pairs, optimize=False, arch="sm_90a")
-    bound = gett.api.executables.bind_steps(plan.steps * 2, "sm_90a", False)
+    bound = gett.plans.executables.bind_steps(plan.steps * 2, "sm_90a", False)
     assert len(bound) == 8
     assert len(fake_gpu.compiled) == len({s.gemm.signature for s in plan.steps}) == 4
     assert len({id(s.executable) for s in bound}) == 8

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import strategies as st
 
 import gett
-from gett.api import executables
 from gett.codegen.render import render_kernel
 from gett.cpu import NumpyExecutable
 from gett.ir.gemm import itemsize, make_gemm_plan
 from gett.network.cutting import GROUP_LIMIT, Section, cut_free, cut_sum, partial_sums, uncut
+from gett.plans import executables
 from gett.runtime.shifted import ShiftedExecutable
 from tests.cpu.helpers import at, contraction_of
 from tests.cpu.strategies import Case, contractions

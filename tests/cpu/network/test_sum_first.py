@@ -99,7 +99,7 @@ def test_a_step_of_a_network_sums_first_too():
 def test_summing_first_changes_no_result(case: Case, wide: bool):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            gett.api.planner, "_when_to_sum", lambda dtype, arch: SumFirst(1e-6, 0, wide and dtype == np.float16)
+            gett.plans.planner, "_when_to_sum", lambda dtype, arch: SumFirst(1e-6, 0, wide and dtype == np.float16)
         )
         gett.plan_cache.clear()
         result = gett.plan(case.subscripts, *case.operands)(*case.operands)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import gett
-from gett.api.contraction_plan import ContractionPlan
 from gett.codegen.render import render_kernel
+from gett.plans.contraction_plan import ContractionPlan
 from gett.schedule.spec.epilogue import DsmemExchange, R2SCopy, Store, TmaSource, VectorSource
 from gett.schedule.spec.loader import HopperLoader, Multicast, Transpose
 from gett.schedule.spec.mainloop import Mainloop, Multistage

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 # From the bottom up; a part may import what stands on lower lines, and itself.
 LAYERS = [
-    "layouts gett.codec gett.console gett.typing",
+    "layouts gett.codec gett.console gett.typing gett.version",
     "gett.errors",
     "gett.hw gett.epilogue",
     "gett.env gett.measure",
@@ -28,8 +28,10 @@ LAYERS = [
     "gett.arrays",
     "gett.network",
     "gett.explain",
+    "gett.plans",
+    "gett.slices",
     "gett.api",
-    "gett.jax",
+    "gett.jax gett.distributed",
     "gett",
     "gett.cli",
     "gett.__main__",
@@ -49,22 +51,31 @@ INSIDE = {
     "gett.network": ["optimize", "limits", "request", "path cutting steps forms", "products running slicing"],
     "gett.console": ["formatting", "progress"],
     "gett.explain": ["schedule", "detail roofline", "advice record", "plot summary"],
-    "gett.api": [
-        "checks plan_cache precision slice_views",
+    "gett.plans": [
+        "checks plan_cache precision",
         "call executables",
         "bound_steps unsliced",
-        "numpy_route recording",
-        "plan_figures",
-        "contraction_plan tracing",
-        "slice_work",
+        "recording plan_figures",
+        "contraction_plan",
+        "planner",
+    ],
+    "gett.slices": [
+        "sums views",
+        "work",
         "sliced_plan",
         "limited",
-        "planner",
+        "finder",
+        "recipe",
+        "distributed_plan",
+    ],
+    "gett.api": [
+        "numpy_route tracing",
         "einsum",
         "backend contract plan tensordot",
         "paths",
         "autotune expression launching",
     ],
+    "gett.distributed": ["channel places reports saved", "executors", "ranks", "contract"],
     "gett.jax": ["primitive", "running", "functions"],
 }
 # The same for folders of a package, and modules beside them.

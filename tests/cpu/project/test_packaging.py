@@ -22,7 +22,7 @@ WORDS = re.compile(re.escape(gett.__version__))
 
 def test_the_version_stands_in_one_place() -> None:
     assert PROJECT["project"]["dynamic"] == ["version"]
-    assert PROJECT["tool"]["hatch"]["version"]["path"] == "gett/__init__.py"
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "gett/version.py"
     for name in ("pyproject.toml", "CITATION.cff", ".github/conda/meta.yaml"):
         assert not WORDS.search((ROOT / name).read_text(encoding="utf-8")), name
 

@@ -12,18 +12,18 @@ import pytest
 
 import gett
 import gett.api.autotune
-import gett.api.planner
 import gett.console.progress
 import gett.jit.compile
+import gett.plans.planner
 import gett.runtime.build
 import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store
 import gett.tune.tuner
-from gett.api.plan_cache import PlanCache
 from gett.codegen.render import render_kernel
 from gett.errors import DeviceError, OptionError, PoorKernelError, TuneWarning
 from gett.network.request import PlanRequest
+from gett.plans.plan_cache import PlanCache
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.tune.recall import build_remembered
@@ -141,17 +141,17 @@ PAIRS = (((512, 512), "float16"), ((512, 512), "float16"))
 
 
 def test_autotune_replaces_the_plans_in_memory(bench, monkeypatch):
-    before = gett.api.planner.find_plan(request(*PLAN))
-    unrelated = gett.api.planner.find_plan(request(64, 64, 64))
-    assert gett.api.planner.find_plan(request(*PLAN)) is before
+    before = gett.slices.finder.find_plan(request(*PLAN))
+    unrelated = gett.slices.finder.find_plan(request(64, 64, 64))
+    assert gett.slices.finder.find_plan(request(*PLAN)) is before
     result = gett.autotune(GEMM, *PAIRS, candidates=5, progress=False)
     (tuning,) = result.steps
     assert len(bench) == 1
-    after = gett.api.planner.find_plan(request(*PLAN))
+    after = gett.slices.finder.find_plan(request(*PLAN))
     assert after is not before
     assert after.steps[0].schedule == tuning.best.schedule != before.steps[0].schedule
     assert f"tuned: measured {tuning.best.measured_us:.3g} us among 5 candidates" in after.explain(detail=True)
-    assert gett.api.planner.find_plan(request(64, 64, 64)) is unrelated
+    assert gett.slices.finder.find_plan(request(64, 64, 64)) is unrelated
     assert result.measured_us == tuning.best.measured_us
     text = repr(result)
     assert text.count("wgmma ss") >= 3
@@ -162,21 +162,21 @@ def test_autotune_replaces_the_plans_in_memory(bench, monkeypatch):
 
 
 def test_optimize_autotune_measures_once(bench, monkeypatch):
-    ordinary = gett.api.planner.find_plan(request(*PLAN))
-    tuned = gett.api.planner.find_plan(request(*PLAN, optimize="autotune"))
+    ordinary = gett.slices.finder.find_plan(request(*PLAN))
+    tuned = gett.slices.finder.find_plan(request(*PLAN, optimize="autotune"))
     assert tuned.steps[0].executable.measured is not None
-    assert gett.api.planner.find_plan(request(*PLAN)) is not ordinary
-    assert gett.api.planner.find_plan(request(*PLAN)).steps[0].schedule == tuned.steps[0].schedule
-    assert gett.api.planner.find_plan(request(*PLAN, optimize="autotune")) is tuned
+    assert gett.slices.finder.find_plan(request(*PLAN)) is not ordinary
+    assert gett.slices.finder.find_plan(request(*PLAN)).steps[0].schedule == tuned.steps[0].schedule
+    assert gett.slices.finder.find_plan(request(*PLAN, optimize="autotune")) is tuned
     new_process(monkeypatch)
-    again = gett.api.planner.find_plan(request(*PLAN, optimize="autotune"))
+    again = gett.slices.finder.find_plan(request(*PLAN, optimize="autotune"))
     assert again.steps[0].schedule == tuned.steps[0].schedule
     assert len(bench) == 1
 
 
 def test_every_step_of_a_network_is_tuned_and_like_steps_once(bench):
     spec = PlanRequest(spec="ab,bc,cd,de->ae", operands=(matrix(64, 64),) * 4, arch="sm_90a", device=0)
-    plan = gett.api.planner.find_plan(replace(spec, optimize="autotune"))
+    plan = gett.slices.finder.find_plan(replace(spec, optimize="autotune"))
     assert len(plan.steps) == 3
     assert all(s.executable.measured is not None for s in plan.steps)
     assert len(bench) == len({s.gemm.signature for s in plan.steps})
@@ -255,7 +255,7 @@ def test_where_nothing_compiles_well_autotune_runs_what_einsum_runs(bench, monke
         return real(source, arch, allow_spills=True)
 
     compile_by(monkeypatch, compile_kernel)
-    plan = gett.api.planner.find_plan(request(*PLAN, optimize="autotune"))
+    plan = gett.slices.finder.find_plan(request(*PLAN, optimize="autotune"))
     assert plan.steps[0].executable.measured is None
     result = gett.autotune(GEMM, *PAIRS, candidates=3, progress=False)
     assert "nothing was measured" in repr(result)

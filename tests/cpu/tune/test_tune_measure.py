@@ -14,8 +14,8 @@ import pytest
 
 import gett
 import gett.api.autotune
-import gett.api.planner
 import gett.jit.compile
+import gett.plans.planner
 import gett.runtime.build
 import gett.schedule.search.select
 import gett.tune.recall

@@ -12,8 +12,8 @@ import pytest
 
 import gett
 import gett.api.autotune
-import gett.api.planner
 import gett.jit.compile
+import gett.plans.planner
 import gett.runtime.build
 import gett.schedule.search.select
 import gett.tune.recall
@@ -189,30 +189,30 @@ def test_the_store_follows_the_environment(monkeypatch, tmp_path):
 
 
 def test_a_second_process_neither_searches_nor_renders(fake_gpu, monkeypatch):
-    first = gett.api.planner.make_plan(request())
+    first = gett.slices.finder.make_plan(request())
     assert len(fake_gpu.compiled) == 1
     new_process(monkeypatch)
     forbid(monkeypatch, *SEARCH)
-    second = gett.api.planner.make_plan(request())
+    second = gett.slices.finder.make_plan(request())
     one, two = first.steps[0], second.steps[0]
     assert (two.schedule, two.executable.kernel) == (one.schedule, one.executable.kernel)
     assert two.schedule.forecast.us == one.schedule.forecast.us > 0
     assert two.executable.plan == one.executable.plan
     assert "chosen by the model (estimate" in second.explain(detail=True)
     with pytest.raises(AssertionError, match="called"):  # another plan is searched
-        gett.api.planner.make_plan(request(m=65))
+        gett.slices.finder.make_plan(request(m=65))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_swapped_and_split_plans_come_back_as_they_were(fake_gpu, monkeypatch, dtype):
     a, b = TensorSpec((96, 4096), (8192, 2), np.dtype("float16"), ALIGNMENT_LIMIT), matrix(4096, 40, "float16")
     spec = PlanRequest(spec="ik,kj->ji", operands=(a, b), arch="sm_90a", device=0)
-    one = gett.api.planner.make_plan(spec).steps[0].executable
+    one = gett.slices.finder.make_plan(spec).steps[0].executable
     assert one.plan.swapped or one.schedule.tiling.swap_ab
     assert one.workspace_bytes > 0
     new_process(monkeypatch)
     forbid(monkeypatch, *SEARCH)
-    two = gett.api.planner.make_plan(spec).steps[0].executable
+    two = gett.slices.finder.make_plan(spec).steps[0].executable
     assert (two.plan, two.schedule, two.workspace_bytes) == (one.plan, one.schedule, one.workspace_bytes)
     assert two._swapped is one._swapped
 
@@ -280,7 +280,7 @@ _SECOND = """
 import json, sys, time
 from tests.cpu.fake_driver import FakeDriver, FakeHost
 from tests.cpu.tuning import FACTS, matrix
-import gett.api.planner, gett.network.request
+import gett.plans.planner, gett.network.request
 gone = [m for m in sys.modules if m.startswith(("gett.tune", "gett.runtime", "gett.jit", "gett.codegen", "gett.sched"))]
 for name in gone:
     if not name.startswith(("gett.schedule.spec", "gett.schedule.lower")) and name != "gett.schedule":
@@ -292,7 +292,7 @@ driver = FakeDriver(16)
 request = gett.network.request.PlanRequest(
     spec="mk,kn->mn", operands=(matrix(64, 64, "float16"),) * 2, arch="sm_90a", device=0
 )
-gett.api.planner.make_plan(request)
+gett.slices.finder.make_plan(request)
 print(json.dumps([m for m in sys.modules if m in (
     "gett.schedule.search.select", "gett.schedule.search.wgmma_ss", "gett.codegen.render", "gett.jit.nvrtc",
     "gett.jit.compile")]))

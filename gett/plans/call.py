@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gett.api.checks import any_complex, check_bytes, check_holds, check_workspace_limit
-from gett.api.precision import usual_precision
 from gett.arrays.interop import Loan, borrow, gather
 from gett.arrays.kinds import ArrayKind
 from gett.console.formatting import brief
@@ -24,6 +22,8 @@ from gett.ir.tensors import Casting, TensorSpec, UsualPrecision, parse_dtype
 from gett.network.limits import Elements, Limit, Share, parse_limit, resolved, usual_limit
 from gett.network.optimize import Bytes, Limited, asks_autotune, check_one_limit, freeze_optimize
 from gett.network.request import PlanRequest
+from gett.plans.checks import any_complex, check_bytes, check_holds, check_workspace_limit
+from gett.plans.precision import usual_precision
 
 if TYPE_CHECKING:
     from gett.arrays.torch_autograd import Product

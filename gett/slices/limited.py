@@ -9,19 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from gett.api.contraction_plan import ContractionPlan
-from gett.api.sliced_plan import SlicedPlan
 from gett.console.formatting import format_bytes
 from gett.errors import OptionError
 from gett.ir.build import resolve_extents
-from gett.ir.subscripts import parse
+from gett.ir.subscripts import Subscripts, parse
 from gett.network.limits import Elements
 from gett.network.optimize import Bytes, Limited, SlicedPath, check_optimize
 from gett.network.path import NEVER, Path, find_steps
 from gett.network.request import PlanRequest
 from gett.network.slicing import Network, Slicing, cotengra_slicings, slicing, slicings
+from gett.plans.contraction_plan import ContractionPlan
+from gett.slices.sliced_plan import SlicedPlan
 
 Find = Callable[..., ContractionPlan]
 _SHARES = (1, 2, 4, 8)  # of the room for intermediates, that a path is asked to keep its largest one to
@@ -47,24 +48,14 @@ def plan_within(request: PlanRequest, find: Find) -> ContractionPlan:
     limit = _Limit.of(request)
     if given is None and limit.need(free) <= limit.most:
         return free.under(request)
-    subscripts = parse(request.spec, [len(t.shape) for t in request.operands])
-    shapes, out = [t.shape for t in request.operands], request.out
-    extents = resolve_extents(subscripts, shapes, None if out is None else out.shape)
+    subscripts, extents = _modes(request)
     if 0 in extents:
         if limit.need(free) > limit.most:
             raise limit.refused(free)
         return free.under(request)
-    terms = tuple(
-        tuple(dict.fromkeys(m for m, e in zip(modes, shape, strict=True) if e == extents[m]))
-        for modes, shape in zip(subscripts.inputs, shapes, strict=True)
-    )
-    new = out is None or out.dtype != free.dtype
-
-    def network_of(method: Any) -> tuple[Network, Path]:
-        steps, path = find_steps(terms, subscripts.output, extents, terms, method, NEVER)
-        return Network(terms, subscripts.output, extents, steps, new, limit.in_elements), path
-
-    network, path = network_of(free.path if count > 2 else True)
+    new = request.out is None or request.out.dtype != free.dtype
+    find_network = partial(network_of, request, new=new, by_size=limit.in_elements)
+    network, path = find_network(free.path if count > 2 else True)
 
     def sliced(way: Slicing) -> ContractionPlan:
         return SlicedPlan(request, free, path, network, way, find)
@@ -85,12 +76,37 @@ def plan_within(request: PlanRequest, find: Find) -> ContractionPlan:
     taken = 0 if limit.in_elements or not new else free.result.d.nbytes
     room = int(limit.most - taken) // itemsize
     if room >= 1 and count > 2:
-        choices += _other_paths(request, network_of, limit, itemsize, room, find)
+        choices += _other_paths(request, find_network, limit, itemsize, room, find)
         choices += _other_slices(network, path, limit, itemsize, room, sliced)
     if not choices:
         assert refusal is not None
         raise refusal
     return min(choices, key=lambda choice: choice[0])[1]
+
+
+def _modes(request: PlanRequest) -> tuple[Subscripts, tuple[int, ...]]:
+    """The subscripts of a request, and the extents of their modes."""
+    shapes, out = [t.shape for t in request.operands], request.out
+    subscripts = parse(request.spec, list(map(len, shapes)))
+    return subscripts, resolve_extents(subscripts, shapes, None if out is None else out.shape)
+
+
+def network_of(request: PlanRequest, optimize: Any, *, new: bool = True, by_size: bool = False) -> tuple[Network, Path]:
+    """What a path of a request amounts to, and the path.
+
+    Args:
+        request: What is asked for.
+        optimize: A path, or what finds one.
+        new: As `Network` has it, and so is `by_size`.
+        by_size: See `new`.
+    """
+    subscripts, extents = _modes(request)
+    terms = tuple(
+        tuple(dict.fromkeys(m for m, e in zip(modes, t.shape, strict=True) if e == extents[m]))
+        for modes, t in zip(subscripts.inputs, request.operands, strict=True)
+    )
+    steps, path = find_steps(terms, subscripts.output, extents, terms, optimize, NEVER)
+    return Network(terms, subscripts.output, extents, steps, new, by_size), path
 
 
 def _mode(inputs: Any, operand: int, axis: int) -> int:
@@ -183,7 +199,7 @@ def _with_slices(ways: Iterator[Slicing]) -> Iterator[Slicing]:
 
 def _other_paths(
     request: PlanRequest,
-    network_of: Callable[[Any], tuple[Network, Path]],
+    find_network: Callable[[Any], tuple[Network, Path]],
     limit: _Limit,
     itemsize: int,
     room: int,
@@ -195,7 +211,7 @@ def _other_paths(
         return
     for share in _SHARES[:1] if limit.in_elements else _SHARES:
         try:
-            network, path = network_of(Limited(method, max(1, room // share)))
+            network, path = find_network(Limited(method, max(1, room // share)))
         except OptionError:
             continue
         way = slicing(network, {})

@@ -27,17 +27,19 @@ class SliceGrid:
         outer: The sliced modes of the result, each with its extent in a slice.
         inner: The other sliced modes.
         extents: Of all modes.
+        output: Modes of the result.
     """
 
     outer: _Lengths
     inner: _Lengths
     extents: tuple[int, ...]
+    output: tuple[int, ...]
 
     @classmethod
     def of(cls, lengths: _Lengths, extents: tuple[int, ...], output: tuple[int, ...]) -> SliceGrid:
         """The slices of some lengths."""
         outer = tuple(x for x in lengths if x[0] in output)
-        return cls(outer, tuple(x for x in lengths if x[0] not in output), extents)
+        return cls(outer, tuple(x for x in lengths if x[0] not in output), extents, output)
 
     @property
     def parts(self) -> int:
@@ -52,6 +54,11 @@ class SliceGrid:
     def part(self, number: int) -> Place:
         """Where a part lies along the sliced modes of the result."""
         return self._place(self.outer, number)
+
+    def shape(self, number: int) -> tuple[int, ...]:
+        """The shape of a part."""
+        place = self.part(number)
+        return tuple(place[m].stop - place[m].start if m in place else self.extents[m] for m in self.output)
 
     def slice(self, number: int) -> Place:
         """Where a slice of any part lies along the other sliced modes."""

@@ -1,6 +1,6 @@
 """`PlanFigures`: what a plan says of its work and of the memory that a call takes.
 
-Owns what counts as a call's memory. How steps run is `gett.api.bound_steps`'.
+Owns what counts as a call's memory. How steps run is `gett.plans.bound_steps`'.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from gett.api.bound_steps import BoundSteps
 from gett.ir.tensors import TensorSpec
 from gett.network.steps import last_uses, peak_bytes
+from gett.plans.bound_steps import BoundSteps
 
 
 class Result(NamedTuple):

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gett.api.call import Call
 from gett.errors import OptionError
 from gett.ir.build import resolve_extents
 from gett.ir.subscripts import parse
@@ -17,6 +16,7 @@ from gett.network.limits import Elements, Share
 from gett.network.optimize import Limited, check_optimize
 from gett.network.path import NEVER, find_steps
 from gett.network.slicing import Network, slicing
+from gett.plans.call import Call
 
 
 def unsliced(call: Call, shapes: Sequence[tuple[int, ...]], itemsize: int, *, kept: bool = False) -> Call:

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from gett.api.contraction_plan import ContractionPlan
-from gett.api.slice_views import Place, SliceGrid, part_spec, sliced_axes, view
 from gett.arrays.kinds import NUMPY, ArrayKind
 from gett.ir.subscripts import Spec, Subscripts, parse
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, factor_dtype
 from gett.network.path import path_of
 from gett.network.request import PlanRequest
 from gett.network.slicing import Network, Slicing, once
+from gett.plans.contraction_plan import ContractionPlan
+from gett.slices.views import Place, SliceGrid, part_spec, sliced_axes, view
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class SliceWork:
         grid: The slices in order.
         lengths: Each sliced mode with its extent in a slice.
         once: What runs before the slices.
+        replan: Finds the plan of another request.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class SliceWork:
         """
         parsed = parse(bare.spec, [len(t.shape) for t in bare.operands])
         shapes = [t.shape for t in bare.operands]
-        self._replan = replan
+        self.replan = replan
         self.lengths = dict(way.lengths)
         self.grid = SliceGrid.of(way.lengths, network.extents, network.output)
         self.once, self._variable, self._bare = _divided(bare, parsed, network, way, replan)
@@ -72,8 +73,7 @@ class SliceWork:
         made = replace(
             self._bare, operands=(*specs, *given[len(specs) :]), c=sums if add else None, out=sums, sums=True
         )
-        found: ContractionPlan = self._replan(made)
-        return found
+        return self.replan(made)
 
     def reading(self, kind: ArrayKind, device: int, operands: Sequence[Any]) -> SliceRun:
         """The slices of some operands; what runs once is computed here."""

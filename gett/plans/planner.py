@@ -13,9 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from gett.api.contraction_plan import ContractionPlan
-from gett.api.executables import bind_steps, choose_schedules, limited_facts
-from gett.api.plan_cache import plan_cache
 from gett.console.formatting import count
 from gett.errors import EpilogueError
 from gett.hw.archs import ArchFacts
@@ -39,32 +36,14 @@ from gett.ir.tensors import (
 )
 from gett.network.cutting import Section, cut_free, cut_sum, partial_sums, uncut
 from gett.network.forms import fastest_form
-from gett.network.optimize import AUTOTUNE, SlicedPath, check_optimize, in_elements
+from gett.network.optimize import AUTOTUNE, check_optimize, in_elements
 from gett.network.path import Path, PathStep, SumFirst, find_steps
 from gett.network.request import PlanRequest
 from gett.network.steps import Step
+from gett.plans.contraction_plan import ContractionPlan
+from gett.plans.executables import bind_steps, choose_schedules, limited_facts
 
 _log = logging.getLogger("gett")
-
-
-def find_plan(
-    request: PlanRequest, make: Callable[[PlanRequest], ContractionPlan] | None = None, *, keep: bool = True
-) -> ContractionPlan:
-    """The plan of a request, from the plan cache where it is there; else what `make` makes, by default `make_plan`.
-
-    With `keep=False` the cache is neither asked nor given the plan.
-    """
-    make = make or make_plan
-    if not keep:
-        return make(request)
-    try:
-        found = plan_cache.get(request)
-    except TypeError:  # a path function that cannot be hashed, or a bad option, which planning names
-        return make(request)
-    if found is None:
-        found = plan_cache.put(request, make(request))
-    plan: ContractionPlan = found
-    return plan
 
 
 def resolve(request: PlanRequest) -> tuple[Subscripts, tuple[int, ...], np.dtype[Any]]:
@@ -80,17 +59,17 @@ def resolve(request: PlanRequest) -> tuple[Subscripts, tuple[int, ...], np.dtype
     return subscripts, extents, promote(request.operands, named, request.out, request.dtype, request.casting)
 
 
-def make_plan(request: PlanRequest) -> ContractionPlan:
-    """Plan a contraction from descriptions alone.
+def make_plan(request: PlanRequest, replan: Callable[..., ContractionPlan]) -> ContractionPlan:
+    """Plan a contraction without slices from descriptions alone.
+
+    Args:
+        request: What is asked for; a limit of memory does not count.
+        replan: Finds the plan of another request.
 
     Raises:
         SubscriptsError, ShapeError, DTypeError, OutputError, PrecisionError, OptionError: The request is at fault.
         ScheduleError, CompileError: No kernel can be made for it.
     """
-    if request.memory_limit is not None or isinstance(request.optimize, SlicedPath):
-        from gett.api.limited import plan_within  # late: few plans have a limit
-
-        return plan_within(request, find_plan)
     subscripts, extents, dtype = resolve(request)
     precision = _precision(request, dtype)
     order = choose_order(request.order, request.operands)
@@ -129,7 +108,7 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
             steps = bind_steps(steps, request.arch, request.optimize == AUTOTUNE, request.workspace_limit)
         elif request.arch != "cpu":
             steps = choose_schedules(steps, request.arch, request.workspace_limit)
-    return ContractionPlan(request, str(subscripts), steps, found, d, order, factors.dtypes, find_plan)
+    return ContractionPlan(request, str(subscripts), steps, found, d, order, factors.dtypes, replan)
 
 
 def _precision(request: PlanRequest, dtype: np.dtype[Any]) -> str:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gett.api.plan_cache import plan_cache
 from gett.console.progress import on_terminal, progress
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan
 from gett.network.steps import Executable, Step
+from gett.plans.plan_cache import plan_cache
 
 if TYPE_CHECKING:
     from gett.schedule.spec.schedule import Schedule

@@ -1,7 +1,7 @@
 """`SlicedPlan`: a contraction whose slices run one after the other, each by a plan of its own.
 
 Owns the views that a slice reads and writes, what is computed once, and how results of slices become the result. Which
-labels are sliced is `gett.network.slicing`'s and `gett.api.limited`'s.
+labels are sliced is `gett.network.slicing`'s and `gett.slices.limited`'s.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from gett.api.contraction_plan import ContractionPlan
-from gett.api.slice_views import Place, part_spec, view
-from gett.api.slice_work import SliceWork
 from gett.arrays.kinds import ArrayKind
 from gett.console.formatting import count, printable
 from gett.epilogue.expression import Extra
@@ -25,22 +22,28 @@ from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, dense_strides, sum_dtyp
 from gett.network.path import Path
 from gett.network.request import PlanRequest
 from gett.network.slicing import Network, Slicing
+from gett.plans.contraction_plan import ContractionPlan
+from gett.slices.views import Place, part_spec, view
+from gett.slices.work import SliceWork
 
 
 class SlicedPlan(ContractionPlan):
     """A contraction that is cut along some labels, so that a call keeps to a limit of memory.
 
     `steps` are the contractions that run once, then those of one slice.
+
+    Attributes:
+        unsliced: The plan without slices.
     """
 
     __slots__ = (
         "_bare",
         "_first",
-        "_free_flops",
         "_network",
         "_parsed",
         "_sums_in",
         "_work",
+        "unsliced",
     )
 
     def __init__(
@@ -62,7 +65,7 @@ class SlicedPlan(ContractionPlan):
             way: How it is sliced.
             replan: Finds the plan of another request.
         """
-        self._network, self._free_flops = network, free.flops
+        self._network, self.unsliced = network, free
         self._parsed = parse(request.spec, [len(t.shape) for t in request.operands])
         dtype = free.dtype
         # An epilogue sees sums in the accumulator's type; without one, sums of 16 bits are rounded once.
@@ -76,11 +79,12 @@ class SlicedPlan(ContractionPlan):
         super().__init__(request, free.subscripts, (), path, *free.result, [t.dtype for t in request.operands], replan)
         self._own_place = (False,) * len(request.operands)  # a later slice reads what an earlier one would write over
         self._real_factors = False  # factors enter behind the products
-        self._first = self._work.part(self._lengths, self._spec_of_sums(self._lengths, self._kept_apart), add=False)
+        self._first = self._work.part(self.lengths, self._spec_of_sums(self.lengths, self._kept_apart), add=False)
         self._show_steps()
 
     @property
-    def _lengths(self) -> dict[int, int]:
+    def lengths(self) -> dict[int, int]:
+        """Each sliced mode with its extent in a slice."""
         return self._work.lengths
 
     @property
@@ -103,7 +107,7 @@ class SlicedPlan(ContractionPlan):
     @property
     def sliced(self) -> str:
         """The labels along which the contraction is sliced."""
-        return self._parsed.spell(self._lengths)
+        return self._parsed.spell(self.lengths)
 
     @property
     def once(self) -> int:
@@ -113,7 +117,7 @@ class SlicedPlan(ContractionPlan):
     @property
     def overhead(self) -> float:
         """Floating-point operations as a multiple of those without slices."""
-        return self.flops / self._free_flops if self._free_flops else 1.0
+        return self.flops / self.unsliced.flops if self.unsliced.flops else 1.0
 
     @property
     def flops(self) -> int:
@@ -147,13 +151,13 @@ class SlicedPlan(ContractionPlan):
         for x in self._work.once:
             most = max(most, held + x.plan.peak_bytes)
             held += x.plan.result.d.nbytes
-        sums = self._spec_of_sums(self._lengths, self._kept_apart)
+        sums = self._spec_of_sums(self.lengths, self._kept_apart)
         parts = [self._first.peak_bytes]
-        if any(m not in self._network.output for m in self._lengths):
-            parts.append(self._work.part(self._lengths, sums, add=True).peak_bytes)
+        if any(m not in self._network.output for m in self.lengths):
+            parts.append(self._work.part(self.lengths, sums, add=True).peak_bytes)
         request = self._request
         if request.c is not None or request.epilogue is not None:
-            place = {m: slice(0, n) for m, n in self._lengths.items()}
+            place = {m: slice(0, n) for m, n in self.lengths.items()}
             c = None if request.c is None else part_spec(request.c, self._last_axes(len(request.c.shape)), place)
             extras = [part_spec(request.epilogue_args[x.argument], axes, place) for x, axes in self._extras()]
             parts.append(self._finish(sums, c, extras).peak_bytes)
@@ -165,7 +169,7 @@ class SlicedPlan(ContractionPlan):
         for x in self._work.once:
             x.plan.compile()
         self._first.compile()
-        self._work.part(self._lengths, self._spec_of_sums(self._lengths, self._kept_apart), add=True).compile()
+        self._work.part(self.lengths, self._spec_of_sums(self.lengths, self._kept_apart), add=True).compile()
         self._show_steps()
         return self
 
@@ -228,15 +232,14 @@ class SlicedPlan(ContractionPlan):
             self._bare, spec=(labels, labels), operands=(sums,), c=c, out=sums, dtype=sums.dtype, conj=None,
             optimize=True, epilogue=function, epilogue_args=tuple(extras), precision=None,
         )  # fmt: skip
-        found: ContractionPlan = self._replan(made)
-        return found
+        return self._work.replan(made)
 
     def _spec_of_sums(self, lengths: Mapping[int, int], apart: bool) -> TensorSpec:
         """Where the sums of a part are formed: in the result, or beside it."""
         place = {m: slice(0, n) for m, n in lengths.items()}
         own = self._request.out
         spec = own if own is not None and not self._through_copy else self._d
-        found = part_spec(spec, self._output_axes, place, self._lengths)
+        found = part_spec(spec, self._output_axes, place, self.lengths)
         if not apart:
             return found
         strides = dense_strides(found.shape, self._sums_in.itemsize, self._order)
@@ -244,7 +247,7 @@ class SlicedPlan(ContractionPlan):
 
     @property
     def _output_axes(self) -> tuple[tuple[int, int], ...]:
-        return tuple((i, m) for i, m in enumerate(self._network.output) if m in self._lengths)
+        return tuple((i, m) for i, m in enumerate(self._network.output) if m in self.lengths)
 
     def _last_axes(self, rank: int) -> tuple[tuple[int, int], ...]:
         """The sliced axes of a tensor of some rank that broadcasts to the result."""

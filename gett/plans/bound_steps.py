@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from gett.api.checks import check_out, is_apart
-from gett.api.executables import bind_steps
 from gett.arrays.kinds import CPU, NUMPY, ArrayKind, allocate, bounds, conversion, convert
 from gett.ir.tensors import TensorSpec, packed_axes
 from gett.network.optimize import AUTOTUNE
 from gett.network.request import PlanRequest
 from gett.network.running import run_steps, turns_of
 from gett.network.steps import Executable, Step, own_places
+from gett.plans.checks import check_out, is_apart
+from gett.plans.executables import bind_steps
 
 
 class BoundSteps:

@@ -15,9 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gett.api.call import Call, make_call, product_call, trace_epilogue
-from gett.api.checks import check_factors, check_fits, check_planned
-from gett.api.unsliced import unsliced
 from gett.arrays.interop import gather_recorded
 from gett.arrays.torch import TorchLibrary, torch_library
 from gett.arrays.torch_autograd import Product, contracted
@@ -34,6 +31,9 @@ from gett.network.optimize import in_elements
 from gett.network.path import Path
 from gett.network.products import Factor, Products, Reading, products_of
 from gett.network.request import PlanRequest
+from gett.plans.call import Call, make_call, product_call, trace_epilogue
+from gett.plans.checks import check_factors, check_fits, check_planned
+from gett.plans.unsliced import unsliced
 
 Compute = Callable[[Call], Any]
 

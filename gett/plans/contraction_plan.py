@@ -1,6 +1,6 @@
 """`ContractionPlan`: a planned contraction as users hold it: what it says of itself, and its calls.
 
-Owns checking the arrays of a call against what was planned. How steps run is `gett.api.bound_steps`'.
+Owns checking the arrays of a call against what was planned. How steps run is `gett.plans.bound_steps`'.
 """
 
 from __future__ import annotations
@@ -12,10 +12,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gett.api.call import NO_ARGUMENTS, Call, make_call
-from gett.api.checks import any_complex, check_factors, check_fits, check_out, check_planned, resolve_addend
-from gett.api.executables import compile_steps
-from gett.api.plan_figures import PlanFigures
 from gett.arrays.dynamo import untraced
 from gett.arrays.interop import lend_bfloat16
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind
@@ -29,6 +25,10 @@ from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
 from gett.network.path import Path, path_info
 from gett.network.request import PlanRequest
 from gett.network.steps import Step
+from gett.plans.call import NO_ARGUMENTS, Call, make_call
+from gett.plans.checks import any_complex, check_factors, check_fits, check_out, check_planned, resolve_addend
+from gett.plans.executables import compile_steps
+from gett.plans.plan_figures import PlanFigures
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -100,6 +100,11 @@ class ContractionPlan(PlanFigures):
         """
         shapes = [t.shape for t in self._request.operands]
         return path_info(parse(self._request.spec, list(map(len, shapes))), shapes, self.path)
+
+    @property
+    def request(self) -> PlanRequest:
+        """What was asked for, as plans are made from it."""
+        return self._request
 
     def under(self, request: PlanRequest) -> ContractionPlan:
         """The same steps for a request with a limit that they keep, which later calls keep too."""
@@ -335,7 +340,7 @@ class ContractionPlan(PlanFigures):
         request, out = self._request, call.out
         torch = torch_library()
         if torch is not None and torch.modes.records([*call.operands, call.c, out, *call.extras]):
-            from gett.api.recording import record_planned  # late, as few programs differentiate
+            from gett.plans.recording import record_planned  # late, as few programs differentiate
 
             return record_planned(call, request, self.path, self._order, self.dtype, self._replan)
         loan = call.borrowed()

@@ -1,0 +1,180 @@
+"""`Channel`: what ranks of an MPI communicator tell each other, with an end to every wait.
+
+Owns messages, signs of life and failures: no wait is longer than its limit, and an error of one rank is one of all.
+Knows neither plans nor slices.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from gett.errors import DistributedError
+
+_FAILURE, _ALIVE, _VALUE, _ARRAY = range(4)  # tags
+_PIECE = 1 << 30  # bytes of an array in one message: counts of some MPI libraries have 31 bits
+_POLL_S = 2e-4
+_ALIVE_S = 1.0
+_LAST_WORDS_S = 2.0  # in which an error is told to the others
+
+
+class Channel:
+    """The ranks of a communicator, with messages of their own.
+
+    Attributes:
+        rank: This rank.
+        size: How many ranks there are.
+    """
+
+    def __init__(self, comm: Any, timeout: float | None) -> None:
+        """Made by all ranks together.
+
+        Args:
+            comm: mpi4py's communicator.
+            timeout: Most seconds without a sign of a rank that is waited for; None for no limit.
+
+        Raises:
+            DistributedError: A rank did not come.
+        """
+        from mpi4py import MPI
+
+        self._mpi, self._timeout = MPI, timeout
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self._sent: list[Any] = []
+        self._seen: dict[int, float] = {}
+        self._told, self._over = 0.0, False
+        self._own: Any = None
+        own, request = comm.Idup()
+        self._wait(request.Test, range(self.size))
+        self._own = own
+
+    @property
+    def others(self) -> list[int]:
+        """All ranks but this one."""
+        return [r for r in range(self.size) if r != self.rank]
+
+    def __enter__(self) -> Channel:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Wait until what this rank has sent is taken; an error is told to all instead."""
+        if error is None:
+            self._wait(self._all_sent, self.others)
+            self._own.Free()
+        elif not self._over:  # else all were told by the rank that failed first
+            text = f"rank {self.rank}: {type(error).__name__}: {error}"
+            self._sent += [self._own.isend(text, other, _FAILURE) for other in self.others]
+            end = time.monotonic() + _LAST_WORDS_S
+            while not self._all_sent() and time.monotonic() < end:
+                time.sleep(_POLL_S)
+
+    def _all_sent(self) -> bool:
+        self._sent = [x for x in self._sent if not x.Test()]
+        return not self._sent
+
+    def alive(self) -> None:
+        """Give the others a sign, at most once a second, and end here if one has failed.
+
+        Raises:
+            DistributedError: Another rank failed; the text is its error.
+        """
+        status = self._mpi.Status()
+        while self._own.iprobe(self._mpi.ANY_SOURCE, _ALIVE, status):
+            self._own.recv(source=status.Get_source(), tag=_ALIVE)
+            self._seen[status.Get_source()] = time.monotonic()
+        if self._own.iprobe(self._mpi.ANY_SOURCE, _FAILURE, status):
+            self._over = True
+            raise DistributedError(self._own.recv(source=status.Get_source(), tag=_FAILURE))
+        now = time.monotonic()
+        if now - self._told > _ALIVE_S:
+            self._told = now
+            self._all_sent()
+            self._sent += [self._own.isend(None, other, _ALIVE) for other in self.others]
+
+    def _wait(self, done: Callable[[], Any], ranks: Iterable[int]) -> None:
+        """Wait until something is done.
+
+        Raises:
+            DistributedError: One of the ranks has given no sign for too long, or failed.
+        """
+        began = time.monotonic()
+        while not done():
+            if self._own is not None:
+                self.alive()
+            now = time.monotonic()
+            silent = {r: now - max(began, self._seen.get(r, 0.0)) for r in ranks if r != self.rank}
+            late = [r for r, seconds in silent.items() if self._timeout is not None and seconds > self._timeout]
+            if late:
+                raise DistributedError(
+                    f"rank {self.rank} has waited {max(silent.values()):.3g} s without a sign of "
+                    f"{'rank' if len(late) == 1 else 'ranks'} {', '.join(map(str, late))}; timeout= says how long to "
+                    "wait"
+                )
+            time.sleep(_POLL_S)
+
+    def send(self, value: Any, rank: int) -> None:
+        """Send anything small."""
+        self._sent.append(self._own.isend(value, rank, _VALUE))
+
+    def receive(self, rank: int) -> Any:
+        """What a rank sends next."""
+        self._wait(lambda: self._own.iprobe(rank, _VALUE), [rank])
+        return self._own.recv(source=rank, tag=_VALUE)
+
+    def sender(self, ranks: Iterable[int]) -> int:
+        """A rank of which something can be received; waits for signs of all of some ranks."""
+        status = self._mpi.Status()
+        self._wait(lambda: self._own.iprobe(self._mpi.ANY_SOURCE, _VALUE, status), list(ranks))
+        return int(status.Get_source())
+
+    def has_news(self) -> bool:
+        """Whether something can be received now."""
+        return bool(self._own.iprobe(self._mpi.ANY_SOURCE, _VALUE))
+
+    def send_array(self, array: Any, rank: int) -> None:
+        """Send a dense array, which must stay as it is."""
+        self.send(_head(array), rank)
+        self._sent += [self._own.Isend([x, self._mpi.BYTE], rank, _ARRAY) for x in _pieces(array)]
+
+    def receive_array(self, rank: int) -> Any:
+        """The array that a rank sends next."""
+        array = _empty(self.receive(rank))
+        for piece in _pieces(array):
+            self._wait(self._own.Irecv([piece, self._mpi.BYTE], rank, _ARRAY).Test, [rank])
+        return array
+
+    def broadcast(self, arrays: list[Any] | None) -> list[Any]:
+        """The dense arrays of rank 0, on all ranks; called by all, by others with None."""
+        if self.rank == 0:
+            assert arrays is not None
+            for other in self.others:
+                self.send([_head(x) for x in arrays], other)
+        else:
+            arrays = list(map(_empty, self.receive(0)))
+        for array in arrays:
+            for piece in _pieces(array):
+                self._wait(self._own.Ibcast([piece, self._mpi.BYTE], 0).Test, self.others)
+        return arrays
+
+
+_Head = tuple[tuple[int, ...], str, str]
+
+
+def _head(array: Any) -> _Head:
+    return array.shape, array.dtype.str, "C" if array.flags.c_contiguous else "F"
+
+
+def _empty(head: _Head) -> Any:
+    shape, dtype, order = head
+    return np.empty(shape, dtype, order)  # type: ignore[call-overload]
+
+
+def _pieces(array: Any) -> Iterator[Any]:
+    """The bytes of a dense array in parts."""
+    flat = array.reshape(-1, order="C" if array.flags.c_contiguous else "F").view(np.uint8)
+    for start in range(0, flat.size, _PIECE):
+        yield flat[start : start + _PIECE]

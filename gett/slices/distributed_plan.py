@@ -1,0 +1,194 @@
+"""`DistributedPlan`: a sliced contraction whose sums of slices are formed elsewhere.
+
+Owns what is asked of an engine, the `Job`, and what is done with the sums. Knows no engine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gett.arrays.kinds import NUMPY, ArrayKind
+from gett.console.formatting import count, printable
+from gett.errors import DTypeError, OptionError
+from gett.ir.tensors import BFLOAT16, TensorSpec, dense_strides
+from gett.network.path import Path
+from gett.network.request import PlanRequest
+from gett.network.slicing import Network, Slicing, slicing, spread
+from gett.plans.contraction_plan import ContractionPlan
+from gett.slices.finder import find_plan
+from gett.slices.limited import network_of
+from gett.slices.recipe import Recipe
+from gett.slices.sliced_plan import SlicedPlan
+from gett.slices.sums import Node, SumTree, nodes
+from gett.slices.views import SliceGrid, view
+
+TASKS = 4  # of each worker, so that one that is late holds the others up for little
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What an engine computes: for each part of the result the sum of its slices.
+
+    Attributes:
+        recipe: What workers need.
+        grid: The slices.
+        flops: Floating-point operations of a slice.
+    """
+
+    recipe: Recipe
+    grid: SliceGrid
+    flops: int
+
+    @property
+    def terms(self) -> int:
+        """Terms of the sum of each part."""
+        return self.recipe.terms(self.grid)
+
+    def slices(self, node: Node) -> int:
+        """How many slices a node sums."""
+        terms, summed = node.terms(self.terms), self.grid.summed
+        return terms.stop * summed // self.terms - terms.start * summed // self.terms
+
+    def tasks(self, workers: int, done: Iterable[Node] = ()) -> list[Node]:
+        """The nodes that are left to sum, in order: at least `TASKS` for each worker where there are so many terms."""
+        terms, shares = self.terms, max(1, TASKS * workers // self.grid.parts)
+        most = max(0, (terms // shares).bit_length() - 1)
+        found: list[Node] = []
+        known: dict[int, list[range]] = {}
+        for node in done:
+            known.setdefault(node.part, []).append(node.terms(terms))
+        for part in range(self.grid.parts):
+            start = 0
+            for there in [*sorted(known.get(part, ()), key=lambda r: r.start), range(terms, terms)]:
+                found += nodes(part, range(start, there.start), most, terms)
+                start = there.stop
+        return found
+
+
+class Totals:
+    """The sums of all parts, as sums of nodes come in any order."""
+
+    def __init__(self, job: Job, add: Callable[[Any, Any], Any]) -> None:
+        """Nothing yet; `add` is the sum of two arrays, and may write over the first."""
+        self._trees = {}  # type: dict[int, SumTree]
+        self._count, self._add = job.terms, add
+
+    def put(self, node: Node, value: Any) -> tuple[int, Any] | None:
+        """Add a node's sum; what it completes, a part with its total, is given back and forgotten."""
+        tree = self._trees.setdefault(node.part, SumTree(self._count, self._add))
+        tree.put(node.level, node.index, value)
+        total = tree.total
+        if total is None:
+            return None
+        del self._trees[node.part]
+        return node.part, total
+
+
+Engine = Callable[[Job, ArrayKind, Sequence[Any]], Iterable[tuple[int, Any]]]
+"""Computes a job from operands of some kind: each part's number with its sum, an array of that kind or of the host."""
+
+
+class DistributedPlan(SlicedPlan):
+    """A sliced contraction whose slices are summed by an engine."""
+
+    __slots__ = ("_engine", "_path")
+
+    def __init__(
+        self, request: PlanRequest, free: ContractionPlan, path: Path, network: Network, way: Slicing, engine: Engine
+    ) -> None:
+        """Made by `distribute`.
+
+        Args:
+            request: What was asked for.
+            free: The plan without slices.
+            path: Of all operands.
+            network: What the path amounts to.
+            way: How it is sliced.
+            engine: Sums the slices.
+        """
+        super().__init__(request, free, path, network, way, find_plan)
+        self._engine, self._path = engine, path
+        lengths = tuple(self.lengths.items())
+
+        def again(changed: PlanRequest, *, keep: bool = True) -> ContractionPlan:
+            known = slicing(network, dict(lengths), keeps=bool(self._work.once))
+            return DistributedPlan(changed, free, path, network, known, engine)
+
+        self._replan = again
+
+    @property
+    def job(self) -> Job:
+        """What the engine computes."""
+        dense = tuple(_dense(x) for x in self._bare.operands)
+        path = self._path if len(dense) > 2 else True
+        bare = replace(self._bare, operands=dense, device=None, optimize=path)
+        recipe = Recipe(bare, tuple(self.lengths.items()), bool(self._work.once), self._sums_in.name, self._order)
+        return Job(recipe, self._work.grid, self._first.flops)
+
+    def _write(
+        self,
+        kind: ArrayKind,
+        device: int,
+        operands: Sequence[Any],
+        c: Any,
+        d: Any,
+        alpha: Any,
+        beta: Any,
+        extras: Sequence[Any],
+    ) -> None:
+        """Write each part of the result when its sum is there."""
+        job = self.job
+        changed = c is not None or alpha != 1 or self._request.epilogue is not None
+        for part, total in self._engine(job, kind, operands):
+            outer = job.grid.part(part)
+            sums = total
+            if kind is not NUMPY and isinstance(total, np.ndarray):
+                sums = kind.empty(total.shape, self._sums_in, self._order)
+                kind.copy(sums, kind.module.asarray(total))  # type: ignore[attr-defined]
+            if changed:
+                self._complete(kind, device, outer, sums, c, alpha, beta, extras)
+            kind.copy(view(d, self._output_axes, outer), sums)
+
+    def __repr__(self) -> str:
+        return f"<DistributedPlan {printable(self.subscripts)} on {self.arch}, {count(self.slices, 'slice')}>"
+
+
+def distribute(plan: ContractionPlan, engine: Engine, least: int) -> DistributedPlan:
+    """A plan in at least so many slices, which an engine sums.
+
+    Raises:
+        OptionError: It cannot be cut in so many, or has nothing to sum.
+        DTypeError: Its dtype does not travel.
+    """
+    request, free = plan.request, plan.unsliced if isinstance(plan, SlicedPlan) else plan
+    if any(x.dtype is BFLOAT16 for x in (*request.operands, free.result.d)):
+        raise DTypeError("bfloat16 arrays do not travel between processes; convert them to float32 or float16")
+    network, path = network_of(request, plan.path if len(request.operands) > 2 else True)
+    if 0 in network.extents:
+        raise OptionError(f"{plan.subscripts} has a mode of extent 0: there is nothing to distribute")
+    lengths = plan.lengths if isinstance(plan, SlicedPlan) else {}
+    if plan.slices >= least:
+        way: Slicing | None = slicing(network, lengths, keeps=plan.once > 0 or not lengths)
+    else:
+        way = spread(network, lengths, least)
+    if way is None:
+        most = math.prod(network.extents[m] for m in {m for t in network.terms for m in t})
+        raise OptionError(f"slices={least}: {plan.subscripts} has at most {most}")
+    return DistributedPlan(replace(request, memory_limit=None), free, path, network, way, engine)
+
+
+def _dense(spec: TensorSpec) -> TensorSpec:
+    """The description of an operand as it travels."""
+    return replace(spec, strides=dense_strides(spec.shape, spec.dtype.itemsize))
+
+
+def on_host(kind: ArrayKind, array: Any) -> Any:
+    """An operand as it travels."""
+    if kind is NUMPY:
+        return np.ascontiguousarray(array)
+    return np.ascontiguousarray(kind.base(array).get())

@@ -1,0 +1,47 @@
+"""Finding plans: in the plan cache, or by planning, in slices where there is a limit of memory.
+
+Owns the way from a request to its plan, which everything above takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gett.network.optimize import SlicedPath
+from gett.network.request import PlanRequest
+from gett.plans import planner
+from gett.plans.contraction_plan import ContractionPlan
+from gett.plans.plan_cache import plan_cache
+
+
+def find_plan(
+    request: PlanRequest, make: Callable[[PlanRequest], ContractionPlan] | None = None, *, keep: bool = True
+) -> ContractionPlan:
+    """The plan of a request, from the plan cache where it is there; else what `make` makes, by default `make_plan`.
+
+    With `keep=False` the cache is neither asked nor given the plan.
+    """
+    make = make or make_plan
+    if not keep:
+        return make(request)
+    try:
+        found = plan_cache.get(request)
+    except TypeError:  # a path function that cannot be hashed, or a bad option, which planning names
+        return make(request)
+    if found is None:
+        found = plan_cache.put(request, make(request))
+    plan: ContractionPlan = found
+    return plan
+
+
+def make_plan(request: PlanRequest) -> ContractionPlan:
+    """Plan a contraction from descriptions alone.
+
+    Raises:
+        GettError: As `gett.plans.planner.make_plan`; OptionError also if no slices keep the limit of memory.
+    """
+    if request.memory_limit is not None or isinstance(request.optimize, SlicedPath):
+        from gett.slices.limited import plan_within  # late: few plans have a limit
+
+        return plan_within(request, find_plan)
+    return planner.make_plan(request, find_plan)
