@@ -101,7 +101,7 @@ def over_executor(
                             f"no task was finished within {timeout:g} s; {count(len(waiting), 'task')} were not; "
                             "timeout= says how long to wait"
                         )
-                    for future in ready:
+                    for future in sorted(ready, key=_failed):  # what is done is kept before a failure is told
                         node = waiting.pop(future)
                         answer = future.result()
                         if answer.digest is None:
@@ -122,6 +122,10 @@ def over_executor(
             saved.end()
 
     return run
+
+
+def _failed(future: Future[Answer]) -> bool:
+    return future.cancelled() or future.exception() is not None
 
 
 @contextmanager

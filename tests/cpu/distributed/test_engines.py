@@ -1,0 +1,70 @@
+"""Slices over executors of other libraries: Dask's cluster of local processes, loky's pool, mpi4py's pool."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from problems import operands, plan, same_bits
+
+import gett
+
+pytestmark = pytest.mark.slow
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+
+
+def over(executor: Any, **options: Any) -> Any:
+    arrays = operands(7)
+    return gett.distributed.contract(plan(arrays), arrays, executor=executor, slices=64, **options)
+
+
+@pytest.fixture(scope="module")
+def want() -> Any:
+    """The result of one thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return over(pool)
+
+
+def test_a_dask_cluster_of_processes(want, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "local_directory": str(tmp_path)}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        report = gett.distributed.Report()
+        assert same_bits(over(client, report=report), want)
+        assert len(report.slices) == 2
+        assert same_bits(over(client.get_executor(pure=False)), want)
+
+
+def test_a_pool_of_loky(want):
+    loky = pytest.importorskip("loky")
+    executor = loky.get_reusable_executor(2)
+    try:
+        assert same_bits(over(executor), want)
+    finally:
+        executor.shutdown(kill_workers=True)
+
+
+def test_a_pool_of_mpi(want, tmp_path):
+    pytest.importorskip("mpi4py")
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    if not mpiexec.exists():
+        pytest.skip("there is no mpiexec beside Python")
+    program = (
+        "import sys\nimport numpy as np\nfrom mpi4py.futures import MPIPoolExecutor\nfrom test_engines import over\n"
+        "if __name__ == '__main__':\n    with MPIPoolExecutor() as pool:\n        np.save(sys.argv[1], over(pool))\n"
+    )
+    script, result = tmp_path / "pool.py", tmp_path / "result.npy"
+    script.write_text(program)
+    command = [str(mpiexec), "-n", "3", sys.executable, "-m", "mpi4py.futures", str(script), str(result)]
+    variables = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{HERE}", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert same_bits(np.load(result), want)
