@@ -95,8 +95,8 @@ class Channel:
             self._all_sent()
             self._sent += [self._own.isend(None, other, _ALIVE) for other in self.others]
 
-    def _wait(self, done: Callable[[], Any], ranks: Iterable[int]) -> None:
-        """Wait until something is done.
+    def _wait(self, done: Callable[[], Any], ranks: Iterable[int], pause: float = _POLL_S) -> None:
+        """Wait until something is done, asking again after a pause: messages move on while somebody asks.
 
         Raises:
             DistributedError: One of the ranks has given no sign for too long, or failed.
@@ -114,7 +114,7 @@ class Channel:
                     f"{'rank' if len(late) == 1 else 'ranks'} {', '.join(map(str, late))}; timeout= says how long to "
                     "wait"
                 )
-            time.sleep(_POLL_S)
+            time.sleep(pause)
 
     def send(self, value: Any, rank: int) -> None:
         """Send anything small."""
@@ -144,7 +144,7 @@ class Channel:
         """The array that a rank sends next."""
         array = _empty(self.receive(rank))
         for piece in _pieces(array):
-            self._wait(self._own.Irecv([piece, self._mpi.BYTE], rank, _ARRAY).Test, [rank])
+            self._wait(self._own.Irecv([piece, self._mpi.BYTE], rank, _ARRAY).Test, [rank], 0)
         return array
 
     def broadcast(self, arrays: list[Any] | None) -> list[Any]:
@@ -157,7 +157,7 @@ class Channel:
             arrays = list(map(_empty, self.receive(0)))
         for array in arrays:
             for piece in _pieces(array):
-                self._wait(self._own.Ibcast([piece, self._mpi.BYTE], 0).Test, self.others)
+                self._wait(self._own.Ibcast([piece, self._mpi.BYTE], 0).Test, self.others, 0)
         return arrays
 
 
