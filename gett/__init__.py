@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from gett.api.expression import contract_expression
     from gett.api.paths import contract_path, einsum_path
     from gett.epilogue import ops
+    from gett.slices.sharded import Sharded
 
 __all__ = [
     "CompileError",
@@ -69,6 +70,7 @@ __all__ = [
     "PrecisionError",
     "ScheduleError",
     "ShapeError",
+    "Sharded",
     "SubscriptsError",
     "TuneResult",
     "TuneWarning",
@@ -91,6 +93,7 @@ __all__ = [
 
 # What most programs need late or never, by module; the autotuner brings the runtime and the store with it.
 _LATE = {
+    "Sharded": "gett.slices.sharded",
     "TuneResult": "gett.api.autotune",
     "autotune": "gett.api.autotune",
     "contract_expression": "gett.api.expression",

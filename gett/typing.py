@@ -94,6 +94,8 @@ class EinsumOptions(TypedDict, total=False):
     workspace_limit: Size | None
     memory_limit: Size | float | None
     checkpoint: Size | None
+    devices: Sequence[int] | None
+    shard: str | None
 
 
 class ContractOptions(TypedDict, total=False):
@@ -110,6 +112,8 @@ class ContractOptions(TypedDict, total=False):
     workspace_limit: Size | None
     memory_limit: Size | float | None
     checkpoint: Size | None
+    devices: Sequence[int] | None
+    shard: str | None
 
 
 class CallOptions(TypedDict, total=False):

@@ -82,6 +82,8 @@ def contract(
     workspace_limit: Size | None = None,
     memory_limit: Size | float | None = None,
     checkpoint: Size | None = None,
+    devices: Sequence[int] | None = None,
+    shard: str | None = None,
 ) -> Any:
     """Compute `epilogue(alpha * einsum(subscripts, *operands) + beta * c, *epilogue_args)`.
 
@@ -109,6 +111,8 @@ def contract(
         workspace_limit: As for `einsum`.
         memory_limit: As for `einsum`.
         checkpoint: As for `einsum`.
+        devices: As for `einsum`.
+        shard: As for `einsum`.
 
     Returns:
         As `einsum`; the dtype is the promotion of the operands, c and `out`.
@@ -137,12 +141,16 @@ def contract(
     """
     spec, factors, c = split_factors(subscripts, operands, c)
     c, beta = resolve_addend(c, beta, out)
-    return compute(
-        make_call(
-            spec, factors, out, None, "K", "safe", optimize, precision, conj, workspace_limit, memory_limit, c, alpha,
-            beta, epilogue, epilogue_args, checkpoint,
-        )
+    call = make_call(
+        spec, factors, out, None, "K", "safe", optimize, precision, conj, workspace_limit, memory_limit, c, alpha, beta,
+        epilogue, epilogue_args, checkpoint,
     )  # fmt: skip
+    if devices is not None or shard is not None:
+        from gett.api.devices import compute_over  # late: few programs have several GPUs
+        from gett.api.plan import plan_call
+
+        return compute_over(call, plan_call, devices, shard)
+    return compute(call)
 
 
 def split_factors(subscripts: Any, operands: Sequence[Any], c: Any) -> tuple[Spec, Sequence[Any], Any]:

@@ -6,7 +6,6 @@ Owns the warm path, from a call to a cached plan in few attribute reads, and the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -16,20 +15,19 @@ from gett.api.numpy_route import is_numpys, numpy_contraction
 from gett.api.tracing import traced_einsum
 from gett.arrays.dynamo import traced_as, untraced
 from gett.arrays.interop import lend_bfloat16
-from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, check_room, cupy_kind
+from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.errors import SubscriptsError
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.build import address_c
 from gett.ir.subscripts import listed, split_arguments
 from gett.ir.tensors import ALIGNMENT_LIMIT, Casting
-from gett.network.request import PlanRequest
 from gett.plans.call import ONE, ZERO, Call, make_call, product_call
 from gett.plans.checks import check_factors, check_out
 from gett.plans.contraction_plan import ContractionPlan
 from gett.plans.plan_cache import plan_cache
 from gett.plans.planner import resolve
-from gett.slices.finder import find_plan, make_plan
+from gett.slices.finder import plan_on_device
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -94,6 +92,8 @@ def einsum(
     workspace_limit: Size | None = None,
     memory_limit: Size | float | None = None,
     checkpoint: Size | None = None,
+    devices: Sequence[int] | None = None,
+    shard: str | None = None,
 ) -> Any:
     """Contract tensors as `numpy.einsum` does, without transposed copies.
 
@@ -140,6 +140,10 @@ def einsum(
             keep is an error, which says the least that would do.
         checkpoint: Most memory for intermediates that a network keeps for derivatives, in bytes or as `"1GiB"`; others
             are computed again in PyTorch's `backward`. By default all are kept.
+        devices: Numbers of GPUs that share the contraction, such as `[0, 1]`: each computes slices of it. Arrays are on
+            the first, and so is the result; operands may be `gett.Sharded`. Where one GPU takes less time, it computes
+            alone. NumPy's arrays are computed in the same slices on the CPU, one after the other.
+        shard: A label of the result, which is then `gett.Sharded` along it over `devices`.
 
     Returns:
         A new array, never a view (NumPy's may be one); of rank 0, a NumPy scalar, CuPy array or tensor. `out` if given.
@@ -165,12 +169,16 @@ def einsum(
         subscripts, operands = split_arguments(subscripts, operands)
     if conj is not None:
         operands = listed(subscripts, operands)
-    return compute(
-        make_call(
-            subscripts, operands, out, dtype, order, casting, optimize, precision, conj, workspace_limit, memory_limit,
-            checkpoint=checkpoint,
-        )
+    call = make_call(
+        subscripts, operands, out, dtype, order, casting, optimize, precision, conj, workspace_limit, memory_limit,
+        checkpoint=checkpoint,
     )  # fmt: skip
+    if devices is not None or shard is not None:
+        from gett.api.devices import compute_over  # late: few programs have several GPUs
+        from gett.api.plan import plan_call
+
+        return compute_over(call, plan_call, devices, shard)
+    return compute(call)
 
 
 def compute(call: Call) -> Any:
@@ -304,27 +312,3 @@ def _compute_cold(key: Any, call: Call) -> Any:
     if out is not None:
         return plan.run_into(kind, device, operands, c, call.out, alpha, beta, extras)
     return plan.run(kind, device, operands, c, None, alpha, beta, extras)
-
-
-def plan_on_device(kind: ArrayKind, request: PlanRequest, key: Any = None, *, runs: bool = False) -> ContractionPlan:
-    """Plan while the device that the arrays live on is current, since executables bind to that.
-
-    Args:
-        kind: Of the arrays.
-        request: What is asked for.
-        key: Where the plan is kept, instead of under the request; one that is kept there is taken.
-        runs: Whether the plan is made for a call, which a result without room ends before it is planned and compiled.
-    """
-
-    def make(request: PlanRequest) -> ContractionPlan:
-        if runs and request.out is None and request.device is not None:
-            subscripts, extents, dtype = resolve(request)
-            check_room(kind, request.device, [extents[m] for m in subscripts.output], dtype)
-        return make_plan(request)
-
-    context = None if request.device is None else kind.on(request.device)
-    with nullcontext() if context is None else context:
-        if key is None:
-            return find_plan(request, make)
-        made: ContractionPlan = plan_cache.put(key, plan_cache.peek(request) or make(request))
-        return made

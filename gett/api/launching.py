@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gett.api.einsum import compute, plan_on_device
+from gett.api.einsum import compute
 from gett.arrays.torch import TorchLibrary, torch_library
 from gett.arrays.torch_autograd import Product, described_product
 from gett.ir.tensors import ALIGNMENT_LIMIT
 from gett.plans.call import product_call
 from gett.plans.plan_cache import plan_cache
 from gett.plans.recording import runner
+from gett.slices.finder import plan_on_device
 
 Run = Callable[[Sequence[Any], Any], None]
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from gett.api.einsum import plan_on_device
 from gett.arrays.bfloat16 import FLOAT32
 from gett.arrays.dynamo import untraced
 from gett.arrays.interop import gather
@@ -36,6 +35,7 @@ from gett.network.optimize import AUTOTUNE
 from gett.plans.call import Call, argument_names, make_call
 from gett.plans.checks import check_out, is_shape
 from gett.plans.contraction_plan import ContractionPlan
+from gett.slices.finder import plan_on_device
 from gett.typing import DType, Optimize, Order, Precision, Size
 
 _GPU_ARCH = re.compile(r"sm_[1-9]\d{1,2}[af]?")
@@ -59,6 +59,8 @@ def plan(
     conj: Sequence[bool] | None = None,
     workspace_limit: Size | None = None,
     memory_limit: Size | float | None = None,
+    devices: Sequence[int] | None = None,
+    shard: str | None = None,
 ) -> ContractionPlan:
     """Plan a contraction, to run it many times or to look at it: `print(gett.plan(...))`.
 
@@ -80,6 +82,8 @@ def plan(
         conj: As for `einsum`. Calls of the plan conjugate these operands.
         workspace_limit: As for `einsum`.
         memory_limit: As for `einsum`.
+        devices: As for `einsum`.
+        shard: As for `einsum`.
 
     Raises:
         GettError: As `einsum`; ScheduleError and CompileError if no kernel can be made; OptionError for a bad `arch`;
@@ -106,6 +110,16 @@ def plan(
         spec, found, out, dtype, order, casting, optimize, precision, conj, workspace_limit, memory_limit, c,
         epilogue=epilogue, extras=epilogue_args,
     )  # fmt: skip
+    if devices is not None or shard is not None:
+        from gett.api.devices import plan_over  # late: few programs have several GPUs
+
+        return plan_over(call, plan_call, devices, shard, arch)
+    return plan_call(call, arch)
+
+
+def plan_call(call: Call, arch: str | None = None) -> ContractionPlan:
+    """The plan of a call on one device."""
+    found, c, out = call.operands, call.c, call.out
     torch = torch_library()
     if torch is None or not torch.modes.records([*found, c, out, *call.extras]):
         return _plan_borrowed(call, arch)

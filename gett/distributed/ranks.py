@@ -50,17 +50,6 @@ class _Sum:
     node: Node | None = None
 
 
-def shares(job: Job, tasks: Sequence[Node], ranks: int) -> list[list[Node]]:
-    """Consecutive tasks for each rank, with about as many slices each."""
-    found: list[list[Node]] = [[] for _ in range(ranks)]
-    total, before = sum(map(job.slices, tasks)), 0
-    for node in tasks:
-        slices = job.slices(node)
-        found[min(ranks - 1, (2 * before + slices) * ranks // (2 * total))].append(node)
-        before += slices
-    return found
-
-
 def over_ranks(channel: Channel, *, saved: Saved | None, report: Report, devices: Sequence[int] | None) -> Engine:
     """The engine of rank 0.
 
@@ -75,7 +64,7 @@ def over_ranks(channel: Channel, *, saved: Saved | None, report: Report, devices
         operands = [on_host(kind, x) for x in given]
         totals = Totals(job, added)
         done = {} if saved is None else saved.begin(job, operands)
-        tasks = shares(job, job.tasks(channel.size, done), channel.size)
+        tasks = job.shares(job.tasks(channel.size, done), channel.size)
         for rank in channel.others:
             channel.send(_Start(job, tasks[rank], saved, devices), rank)
         worker, own = _worker(job, devices)

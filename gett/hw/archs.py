@@ -6,7 +6,8 @@ One representative GPU stands for each architecture, so that plans and schedules
 Sources: limits of an SM and lanes per clock are from the CUDA C++ Programming Guide (compute capabilities; throughput
 of native arithmetic instructions). Counts, clocks and tensor rates are from NVIDIA's data sheets (dense, without
 sparsity). DRAM rates are what a large copy reaches, bytes read plus bytes written. The H200's was measured; elsewhere
-it is 0.885 of the data sheet's rate, the H200's own share. L2 rates are estimates.
+it is 0.885 of the data sheet's rate, the H200's own share. L2 rates are estimates. Links between GPUs are NVLink at
+0.82 of the data sheet's rate, what kernels that store to the other of two H200 reached; elsewhere PCI Express 4.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class ArchFacts:
         mma_sync_share: Share of the tensor rate that warp-level `mma.sync` reaches (the rest needs wgmma or tcgen05).
         workspace_limit: Most device memory that one call may take for partial sums or packed copies, in bytes. It is
             not the GPU's but its user's limit; 0 forbids both.
+        link_tbps: Rate at which another GPU of the host is read or written, TB/s.
     """
 
     arch: str
@@ -64,6 +66,7 @@ class ArchFacts:
     fma_lanes: Mapping[str, float] = field(hash=False)
     mma_sync_share: float = 1.0
     workspace_limit: int = WORKSPACE_LIMIT
+    link_tbps: float = 0.025
 
     @property
     def tensor_tflops(self) -> Mapping[str, float]:
@@ -109,7 +112,7 @@ def _fma(single: int, double: float, integer: int = 64) -> Mapping[str, float]:
 
 _TABLE = (
     ArchFacts("sm_80", "A100 SXM 80 GB", 108, 1.41, 163 * KIB, 164 * KIB, 65536, 2048, 32, 40 * MIB, 1.80, 4.0,
-              _tensor(1024, 64), _fma(64, 32)),
+              _tensor(1024, 64), _fma(64, 32), link_tbps=0.246),
     ArchFacts("sm_86", "RTX A6000", 84, 1.80, 99 * KIB, 100 * KIB, 65536, 1536, 16, 6 * MIB, 0.68, 2.0,
               _tensor(512, 2), _fma(128, 2)),
     ArchFacts("sm_87", "Jetson AGX Orin", 16, 1.30, 163 * KIB, 164 * KIB, 65536, 1536, 16, 4 * MIB, 0.18, 0.5,
@@ -118,11 +121,11 @@ _TABLE = (
               _tensor(512, 2), _fma(128, 2)),
     # 0.63: mma.sync against wgmma, Luo et al., arXiv 2402.13499. On Blackwell the share is assumed, not measured.
     ArchFacts("sm_90a", "H200 SXM", 132, 1.83, 227 * KIB, 228 * KIB, 65536, 2048, 32, 50 * MIB, 4.25, 6.9,
-              _tensor(2048, 128), _fma(128, 64), 0.63),
+              _tensor(2048, 128), _fma(128, 64), 0.63, link_tbps=0.37),
     ArchFacts("sm_100a", "B200", 148, 1.85, 227 * KIB, 228 * KIB, 65536, 2048, 32, 126 * MIB, 7.1, 9.0,
-              _tensor(4096, 64), _fma(128, 64), 0.25),
+              _tensor(4096, 64), _fma(128, 64), 0.25, link_tbps=0.74),
     ArchFacts("sm_103a", "B300", 148, 1.85, 227 * KIB, 228 * KIB, 65536, 2048, 32, 126 * MIB, 7.1, 9.0,
-              _tensor(4096, 2), _fma(128, 2), 0.25),
+              _tensor(4096, 2), _fma(128, 2), 0.25, link_tbps=0.74),
     ArchFacts("sm_120a", "RTX PRO 6000 Blackwell", 188, 2.60, 99 * KIB, 100 * KIB, 65536, 1536, 24, 128 * MIB, 1.59,
               6.0, _tensor(512, 2), _fma(128, 2)),
 )  # fmt: skip

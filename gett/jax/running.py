@@ -17,13 +17,14 @@ import numpy as np
 from jax import lax
 from jax.interpreters import mlir
 
-from gett.api.einsum import compute, plan_on_device
+from gett.api.einsum import compute
 from gett.arrays.exported import from_interface, required_cupy
 from gett.arrays.kinds import CPU, NUMPY, CupyKind
 from gett.errors import MissingPackageError
 from gett.ir.tensors import ALIGNMENT_LIMIT, BFLOAT16, TensorSpec, dense_strides, own_dtype
 from gett.jax.primitive import PRODUCT, Product
 from gett.plans.call import make_call
+from gett.slices.finder import plan_on_device
 
 try:
     from jax.experimental.buffer_callback import buffer_callback

@@ -166,13 +166,17 @@ def spread(network: Network, lengths: Mapping[int, int], least: int) -> Slicing 
             extent = lengths.get(mode, network.extents[mode])
             if extent > 1:
                 made = {**lengths, mode: _shorter(network.extents[mode], extent)}
-                cost = slicing(network, made, keeps=False).work + MOVED * _moved(network, made)
-                found.append((cost, -extent, mode))
+                found.append((cost_of_cut(network, made), -extent, mode))
         if not found:
             return None
         mode = min(found)[-1]
         lengths[mode] = _shorter(network.extents[mode], lengths.get(mode, network.extents[mode]))
     return slicing(network, lengths)
+
+
+def cost_of_cut(network: Network, lengths: Mapping[int, int]) -> int:
+    """The work of all slices, where nothing is shared, and what they move, both as products."""
+    return slicing(network, lengths, keeps=False).work + MOVED * _moved(network, lengths)
 
 
 def _moved(network: Network, lengths: Mapping[int, int]) -> int:

@@ -15,14 +15,14 @@ import numpy as np
 from gett.arrays.kinds import NUMPY, ArrayKind
 from gett.console.formatting import count, printable
 from gett.errors import DTypeError, OptionError
-from gett.ir.tensors import BFLOAT16, TensorSpec, dense_strides
+from gett.ir.tensors import BFLOAT16, dense_strides
 from gett.network.path import Path
 from gett.network.request import PlanRequest
 from gett.network.slicing import Network, Slicing, slicing, spread
 from gett.plans.contraction_plan import ContractionPlan
 from gett.slices.finder import find_plan
 from gett.slices.limited import network_of
-from gett.slices.recipe import Recipe
+from gett.slices.recipe import Recipe, usual_terms
 from gett.slices.sliced_plan import SlicedPlan
 from gett.slices.sums import Node, SumTree, nodes
 from gett.slices.views import SliceGrid, view
@@ -47,12 +47,16 @@ class Job:
     @property
     def terms(self) -> int:
         """Terms of the sum of each part."""
-        return self.recipe.terms(self.grid)
+        return self.recipe.terms
+
+    def numbers(self, node: Node) -> range:
+        """Which slices of its part a node sums."""
+        terms, summed = node.terms(self.terms), self.grid.summed
+        return range(terms.start * summed // self.terms, terms.stop * summed // self.terms)
 
     def slices(self, node: Node) -> int:
         """How many slices a node sums."""
-        terms, summed = node.terms(self.terms), self.grid.summed
-        return terms.stop * summed // self.terms - terms.start * summed // self.terms
+        return len(self.numbers(node))
 
     def tasks(self, workers: int, done: Iterable[Node] = ()) -> list[Node]:
         """The nodes that are left to sum, in order: at least `TASKS` for each worker where there are so many terms."""
@@ -67,6 +71,16 @@ class Job:
             for there in [*sorted(known.get(part, ()), key=lambda r: r.start), range(terms, terms)]:
                 found += nodes(part, range(start, there.start), most, terms)
                 start = there.stop
+        return found
+
+    def shares(self, tasks: Sequence[Node], workers: int) -> list[list[Node]]:
+        """Consecutive tasks for each worker, with about as many slices each."""
+        found: list[list[Node]] = [[] for _ in range(workers)]
+        total, before = sum(map(self.slices, tasks)), 0
+        for node in tasks:
+            slices = self.slices(node)
+            found[min(workers - 1, (2 * before + slices) * workers // (2 * total))].append(node)
+            before += slices
         return found
 
 
@@ -96,10 +110,17 @@ Engine = Callable[[Job, ArrayKind, Sequence[Any]], Iterable[tuple[int, Any]]]
 class DistributedPlan(SlicedPlan):
     """A sliced contraction whose slices are summed by an engine."""
 
-    __slots__ = ("_engine", "_path")
+    __slots__ = ("_engine", "_path", "_terms")
 
     def __init__(
-        self, request: PlanRequest, free: ContractionPlan, path: Path, network: Network, way: Slicing, engine: Engine
+        self,
+        request: PlanRequest,
+        free: ContractionPlan,
+        path: Path,
+        network: Network,
+        way: Slicing,
+        engine: Engine,
+        terms: int | None = None,
     ) -> None:
         """Made by `distribute`.
 
@@ -110,25 +131,26 @@ class DistributedPlan(SlicedPlan):
             network: What the path amounts to.
             way: How it is sliced.
             engine: Sums the slices.
+            terms: Of the sum of each part; by default as many as any number of workers may need.
         """
         super().__init__(request, free, path, network, way, find_plan)
-        self._engine, self._path = engine, path
+        self._engine, self._path, self._terms = engine, path, terms
         lengths = tuple(self.lengths.items())
 
         def again(changed: PlanRequest, *, keep: bool = True) -> ContractionPlan:
             known = slicing(network, dict(lengths), keeps=bool(self._work.once))
-            return DistributedPlan(changed, free, path, network, known, engine)
+            return DistributedPlan(changed, free, path, network, known, engine, terms)
 
         self._replan = again
 
     @property
     def job(self) -> Job:
         """What the engine computes."""
-        dense = tuple(_dense(x) for x in self._bare.operands)
-        path = self._path if len(dense) > 2 else True
-        bare = replace(self._bare, operands=dense, device=None, optimize=path)
-        recipe = Recipe(bare, tuple(self.lengths.items()), bool(self._work.once), self._sums_in.name, self._order)
-        return Job(recipe, self._work.grid, self._first.flops)
+        bare = dense_request(self._bare, self._path)
+        grid, lengths = self._work.grid, tuple(self.lengths.items())
+        terms = usual_terms(grid, self._sums_in.itemsize) if self._terms is None else min(self._terms, grid.summed)
+        recipe = Recipe(bare, lengths, bool(self._work.once), self._sums_in.name, self._order, terms)
+        return Job(recipe, grid, self._first.flops)
 
     def _write(
         self,
@@ -182,9 +204,10 @@ def distribute(plan: ContractionPlan, engine: Engine, least: int) -> Distributed
     return DistributedPlan(replace(request, memory_limit=None), free, path, network, way, engine)
 
 
-def _dense(spec: TensorSpec) -> TensorSpec:
-    """The description of an operand as it travels."""
-    return replace(spec, strides=dense_strides(spec.shape, spec.dtype.itemsize))
+def dense_request(bare: PlanRequest, path: Path) -> PlanRequest:
+    """A contraction of dense operands along a path, on no device."""
+    dense = tuple(replace(x, strides=dense_strides(x.shape, x.dtype.itemsize)) for x in bare.operands)
+    return replace(bare, operands=dense, device=None, optimize=path if len(dense) > 2 else True)
 
 
 def on_host(kind: ArrayKind, array: Any) -> Any:

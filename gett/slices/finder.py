@@ -6,7 +6,10 @@ Owns the way from a request to its plan, which everything above takes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
+from gett.arrays.kinds import ArrayKind, check_room
 from gett.network.optimize import SlicedPath
 from gett.network.request import PlanRequest
 from gett.plans import planner
@@ -45,3 +48,27 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
 
         return plan_within(request, find_plan)
     return planner.make_plan(request, find_plan)
+
+
+def plan_on_device(kind: ArrayKind, request: PlanRequest, key: Any = None, *, runs: bool = False) -> ContractionPlan:
+    """Plan while the device that the arrays live on is current, since executables bind to that.
+
+    Args:
+        kind: Of the arrays.
+        request: What is asked for.
+        key: Where the plan is kept, instead of under the request; one that is kept there is taken.
+        runs: Whether the plan is made for a call, which a result without room ends before it is planned and compiled.
+    """
+
+    def make(request: PlanRequest) -> ContractionPlan:
+        if runs and request.out is None and request.device is not None:
+            subscripts, extents, dtype = planner.resolve(request)
+            check_room(kind, request.device, [extents[m] for m in subscripts.output], dtype)
+        return make_plan(request)
+
+    context = None if request.device is None else kind.on(request.device)
+    with nullcontext() if context is None else context:
+        if key is None:
+            return find_plan(request, make)
+        made: ContractionPlan = plan_cache.put(key, plan_cache.peek(request) or make(request))
+        return made

@@ -69,6 +69,7 @@ class Recipe:
         keeps: Whether steps that all slices share run once in each process.
         sums: dtype that sums are kept in.
         order: Memory order of sums.
+        terms: Of how many terms, each some slices, the sum of a part consists.
     """
 
     bare: PlanRequest
@@ -76,6 +77,7 @@ class Recipe:
     keeps: bool
     sums: str
     order: str
+    terms: int
 
     def work(self, device: int) -> SliceWork:
         """The slices, planned for a device of this process."""
@@ -83,10 +85,11 @@ class Recipe:
         network = network_of(bare, bare.optimize if len(bare.operands) > 2 else True)[0]
         return SliceWork(bare, network, slicing(network, dict(self.lengths), keeps=self.keeps), find_plan)
 
-    def terms(self, grid: SliceGrid) -> int:
-        """Of how many terms, each some slices, the sum of a part consists: it depends on no number of workers."""
-        nbytes = math.prod(grid.shape(0)) * np.dtype(self.sums).itemsize
-        return min(grid.summed, max(LEAST_TERMS, min(MOST_TERMS, SUMS_BYTES // max(1, nbytes))))
+
+def usual_terms(grid: SliceGrid, itemsize: int) -> int:
+    """Terms of a sum that any number of workers may form."""
+    nbytes = math.prod(grid.shape(0)) * itemsize
+    return min(grid.summed, max(LEAST_TERMS, min(MOST_TERMS, SUMS_BYTES // max(1, nbytes))))
 
 
 class Worker:
@@ -105,9 +108,8 @@ class Worker:
         self._recipe, self._device = recipe, device
         self._kind: Any = kind_of(recipe.bare.arch, device)
         self._work = recipe.work(device)
-        grid = self._work.grid
         self._sums = np.dtype(recipe.sums)
-        self._terms = recipe.terms(grid)
+        self._terms = recipe.terms
         self.digest = self._digest()
         self._run: Any = None
 

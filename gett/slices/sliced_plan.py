@@ -71,10 +71,7 @@ class SlicedPlan(ContractionPlan):
         # An epilogue sees sums in the accumulator's type; without one, sums of 16 bits are rounded once.
         wide = data_type(dtype.name).accumulator if request.epilogue is not None else sum_dtype(dtype).name
         self._sums_in = np.dtype(wide)
-        bare = replace(
-            request, c=None, out=None, order="C", casting="unsafe", epilogue=None, epilogue_args=(), memory_limit=None,
-            dtype=dtype, complex_factors=False,
-        )  # fmt: skip
+        bare = bare_request(request, dtype)
         self._bare, self._work = bare, SliceWork(bare, network, way, replan)
         super().__init__(request, free.subscripts, (), path, *free.result, [t.dtype for t in request.operands], replan)
         self._own_place = (False,) * len(request.operands)  # a later slice reads what an earlier one would write over
@@ -263,3 +260,11 @@ class SlicedPlan(ContractionPlan):
             (x, tuple((x.axes[i], m) for i, m in self._last_axes(len(x.axes)) if x.axes[i] >= 0))
             for x in function.extras
         ]
+
+
+def bare_request(request: PlanRequest, dtype: np.dtype[Any]) -> PlanRequest:
+    """The contraction of a request alone, in the dtype that it is computed in: no factors, `c`, `out` or epilogue."""
+    return replace(
+        request, c=None, out=None, order="C", casting="unsafe", epilogue=None, epilogue_args=(), memory_limit=None,
+        dtype=dtype, complex_factors=False,
+    )  # fmt: skip

@@ -5,15 +5,16 @@ Owns the requests of these plans and the arrays that slices read. What is done w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gett.arrays.kinds import NUMPY, ArrayKind
 from gett.ir.subscripts import Spec, Subscripts, parse
-from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, factor_dtype
+from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, dense_strides, factor_dtype
 from gett.network.path import path_of
 from gett.network.request import PlanRequest
 from gett.network.slicing import Network, Slicing, once
@@ -43,6 +44,8 @@ class SliceWork:
         grid: The slices in order.
         lengths: Each sliced mode with its extent in a slice.
         once: What runs before the slices.
+        variable: Operands of which a slice reads a part or all, the others are read by `once`.
+        axes: The sliced axes of each of `variable`.
         replan: Finds the plan of another request.
     """
 
@@ -62,24 +65,53 @@ class SliceWork:
         self.replan = replan
         self.lengths = dict(way.lengths)
         self.grid = SliceGrid.of(way.lengths, network.extents, network.output)
-        self.once, self._variable, self._bare = _divided(bare, parsed, network, way, replan)
-        self._axes = tuple(sliced_axes(parsed.inputs[i], shapes[i], network.extents, way) for i in self._variable)
+        self.once, self.variable, self._bare = _divided(bare, parsed, network, way, replan)
+        self.axes = tuple(sliced_axes(parsed.inputs[i], shapes[i], network.extents, way) for i in self.variable)
 
-    def part(self, lengths: Mapping[int, int], sums: TensorSpec, *, add: bool) -> ContractionPlan:
-        """The plan of a slice of some extents, which writes its sums or adds to them."""
+    @property
+    def read_once(self) -> set[int]:
+        """Operands that `once` reads."""
+        return {i for x in self.once for i in x.places}
+
+    def part(
+        self, lengths: Mapping[int, int], sums: TensorSpec, *, add: bool, dense: Container[int] = ()
+    ) -> ContractionPlan:
+        """The plan of a slice of some extents, which writes its sums or adds to them.
+
+        Args:
+            lengths: Each sliced mode with its extent.
+            sums: Where the sums are formed.
+            add: Whether it adds.
+            dense: Which of `variable` are there slice by slice, each a dense array.
+        """
         place = {m: slice(0, n) for m, n in lengths.items()}
         given = self._bare.operands
-        specs = [part_spec(x, axes, place, self.lengths) for x, axes in zip(given, self._axes, strict=False)]
+        specs = [part_spec(x, axes, place, self.lengths) for x, axes in zip(given, self.axes, strict=False)]
+        specs = [packed(x) if i in dense else x for i, x in enumerate(specs)]
         made = replace(
             self._bare, operands=(*specs, *given[len(specs) :]), c=sums if add else None, out=sums, sums=True
         )
         return self.replan(made)
 
+    def keep(self, kind: ArrayKind, device: int, operands: Sequence[Any]) -> list[Any]:
+        """What all slices read: results of what runs once."""
+        kept = [x.plan.run(kind, device, [operands[i] for i in x.places]) for x in self.once]
+        return [np.asarray(x) if kind is NUMPY else x for x in kept]  # of rank 0 a plan gives a scalar
+
     def reading(self, kind: ArrayKind, device: int, operands: Sequence[Any]) -> SliceRun:
         """The slices of some operands; what runs once is computed here."""
-        kept = [x.plan.run(kind, device, [operands[i] for i in x.places]) for x in self.once]
-        kept = [np.asarray(x) if kind is NUMPY else x for x in kept]  # of rank 0 a plan gives a scalar
-        return SliceRun(self, kind, device, [operands[i] for i in self._variable], kept, self._axes)
+        read = [(operands[i], axes) for i, axes in zip(self.variable, self.axes, strict=True)]
+        views = partial(_views, read)
+        return SliceRun(self, kind, device, self.keep(kind, device, operands), views)
+
+
+def packed(spec: TensorSpec) -> TensorSpec:
+    """The description of a new dense array with the same elements."""
+    return replace(spec, strides=dense_strides(spec.shape, spec.dtype.itemsize), alignment=ALIGNMENT_LIMIT)
+
+
+def _views(read: Sequence[tuple[Any, Sequence[tuple[int, int]]]], place: Place) -> list[Any]:
+    return [view(x, axes, place) for x, axes in read]
 
 
 class SliceRun:
@@ -90,22 +122,22 @@ class SliceRun:
         work: SliceWork,
         kind: ArrayKind,
         device: int,
-        variable: Sequence[Any],
         kept: Sequence[Any],
-        axes: Sequence[tuple[tuple[int, int], ...]],
+        views: Callable[[Place], Sequence[Any]],
+        dense: Container[int] = (),
     ) -> None:
-        """Made by `SliceWork.reading`.
+        """Made by `SliceWork.reading`, or where slices are not views of operands.
 
         Args:
             work: The slices.
             kind: Of the arrays.
             device: Where they are.
-            variable: Operands of which a slice reads a part.
             kept: What all slices read.
-            axes: The sliced axes of each of `variable`.
+            views: What a slice reads of each of `SliceWork.variable`.
+            dense: As `SliceWork.part` has it.
         """
         self._work, self._kind, self._device = work, kind, device
-        self._variable, self._kept, self._axes = variable, kept, axes
+        self._kept, self._views, self._dense = kept, views, dense
         self._plans: dict[Any, ContractionPlan] = {}
 
     def sum(self, outer: Place, numbers: Iterable[int], sums: Any, *, adds: bool = False, factor: Any = 1) -> None:
@@ -118,15 +150,21 @@ class SliceRun:
             adds: Whether what `sums` holds counts.
             factor: Of what `sums` holds.
         """
-        kind, spec = self._kind, self._kind.describe(sums)
         for number in numbers:
-            place = {**outer, **self._work.grid.slice(number)}
-            views = [view(x, axes, place) for x, axes in zip(self._variable, self._axes, strict=True)]
-            lengths = {m: x.stop - x.start for m, x in place.items()}
-            key = spec, adds, *lengths.items()
-            plan = self._plans.get(key) or self._plans.setdefault(key, self._work.part(lengths, spec, add=adds))
-            plan.run(kind, self._device, [*views, *self._kept], sums if adds else None, sums, 1, factor if adds else 0)
+            self.add(outer, number, sums, adds=adds, factor=factor)
             adds, factor = True, 1
+
+    def add(self, outer: Place, number: int, sums: Any, *, adds: bool, factor: Any = 1) -> None:
+        """Write one slice of a part of the result, or add it to what `sums` holds times a factor."""
+        place = {**outer, **self._work.grid.slice(number)}
+        lengths = {m: x.stop - x.start for m, x in place.items()}
+        spec = self._kind.describe(sums)
+        key = spec, adds, *lengths.items()
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans.setdefault(key, self._work.part(lengths, spec, add=adds, dense=self._dense))
+        operands = [*self._views(place), *self._kept]
+        plan.run(self._kind, self._device, operands, sums if adds else None, sums, 1, factor if adds else 0)
 
 
 def _divided(

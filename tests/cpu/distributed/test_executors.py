@@ -269,7 +269,7 @@ def test_progress_tells_slices_and_rate(capsys, monkeypatch):
     arrays, summed = operands(), Worker.sum
 
     def slowly(self, node, each=lambda: None):
-        time.sleep(0.03)
+        time.sleep(0.1)
         return summed(self, node, each)
 
     monkeypatch.setattr(Worker, "sum", slowly)

@@ -1,0 +1,250 @@
+"""Sums of slices by several GPUs of this process, which is asked for in turns, so that all are busy.
+
+Owns which device does which slices, and what each has of operands and sums. How arrays move is `gett.slices.links`'.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gett.arrays.kinds import ArrayKind
+from gett.network.slicing import Network, slicing
+from gett.slices.distributed_plan import Job, Totals
+from gett.slices.finder import find_plan
+from gett.slices.links import Link
+from gett.slices.recipe import added
+from gett.slices.sharded import Index, Sharded
+from gett.slices.sums import Node, nodes
+from gett.slices.views import Place
+from gett.slices.work import SliceRun, SliceWork, packed
+
+Box = tuple[tuple[int, int], ...]
+"""First and one past the last index along each axis."""
+
+Owner = Callable[[int], int]
+"""The device that a part of the result is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where slices on a device read an operand.
+
+    Attributes:
+        array: What they view; None where pieces come from elsewhere.
+        start: Where the array begins along the axis of the sharded tensor that it is a part of.
+        axis: That axis.
+    """
+
+    array: Any
+    start: int = 0
+    axis: int = 0
+
+    def view(self, box: Box) -> Any:
+        """A box of the operand."""
+        first = [self.start if k == self.axis else 0 for k in range(len(box))]
+        return self.array[tuple(slice(x - f, y - f) for f, (x, y) in zip(first, box, strict=True))]
+
+
+class DeviceEngine:
+    """Several GPUs.
+
+    Attributes:
+        devices: Their numbers; the first is the home of results.
+        link: Moves arrays between them.
+    """
+
+    def __init__(self, devices: Sequence[int], link: Link, network: Network, inputs: Sequence[Sequence[int]]) -> None:
+        """For the slices of a network, whose operands have the modes `inputs` in order."""
+        self.devices, self.link = tuple(devices), link
+        self._network, self._inputs = network, inputs
+        self._works: dict[Any, SliceWork] = {}
+
+    def __call__(self, job: Job, kind: ArrayKind, operands: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Each part with its sum on the home."""
+        return self.sums(job, operands, lambda part: self.devices[0])
+
+    def shares(self, job: Job) -> list[list[Node]]:
+        """The nodes of each device: consecutive terms, about as many slices each."""
+        terms = [Node(part, 0, i) for part in range(job.grid.parts) for i in range(job.terms)]
+        found = []
+        for share in job.shares(terms, len(self.devices)):
+            made: list[Node] = []
+            for part in dict.fromkeys(x.part for x in share):
+                own = [x.index for x in share if x.part == part]
+                made += nodes(part, range(own[0], own[-1] + 1), job.terms.bit_length(), job.terms)
+            found.append(made)
+        return found
+
+    def sums(self, job: Job, operands: Sequence[Any], owner: Owner) -> Iterator[tuple[int, Any]]:
+        """Each part with its sum on its owner.
+
+        Args:
+            job: What to compute.
+            operands: Arrays, or sharded tensors.
+            owner: Of each part.
+        """
+        link, devices = self.link, self.devices
+        places = [link.place(x) for o in operands for x in (o.parts if isinstance(o, Sharded) else (o,))]
+        link.begin(devices, [p for p in places if p is not None])
+        try:
+            done: list[tuple[Node, Any]] = []
+            running = [
+                self._share(job, device, share, operands, done)
+                for device, share in zip(devices, self.shares(job), strict=True)
+                if share
+            ]
+            while running:
+                running = [x for x in running if next(x, None) is not None]
+            totals = Totals(job, added)
+            for node, value in done:
+                device = owner(node.part)
+                with link.on(device):
+                    total = totals.put(node, link.move(value, device))
+                if total:
+                    yield total
+        finally:
+            link.end(devices, devices[0])
+
+    def _share(
+        self, job: Job, device: int, share: Sequence[Node], operands: Sequence[Any], done: list[tuple[Node, Any]]
+    ) -> Iterator[bool]:
+        """Ask a device for its nodes, one slice at each turn."""
+        link, kind, recipe = self.link, self.link.kind, job.recipe
+        sources = [self._source(i, x, device, job, share) for i, x in enumerate(operands)]
+        with link.on(device):
+            work = self._work(job, device, sources)
+            pieces = _Pieces(link, device, operands, sources, work)
+            pieces.fetch(_places(job, share))
+            whole = [pieces.whole(i) if i in work.read_once else None for i in range(len(operands))]
+            kept = work.keep(kind, link.number(device), whole)
+            dense = {j for j, i in enumerate(work.variable) if sources[i].array is None}
+            run = SliceRun(work, kind, link.number(device), kept, pieces.views, dense)
+        for node in share:
+            outer, adds = job.grid.part(node.part), False
+            with link.on(device):
+                sums = kind.empty(job.grid.shape(node.part), np.dtype(recipe.sums), recipe.order)
+            for number in job.numbers(node):
+                with link.on(device):
+                    run.add(outer, number, sums, adds=adds)
+                adds = True
+                yield True
+            done.append((node, sums))
+
+    def _source(self, i: int, operand: Any, device: int, job: Job, share: Sequence[Node]) -> _Source:
+        """Where a device reads an operand: an array that is there and has all that is read, if there is one."""
+        here = (None, device)
+        if not isinstance(operand, Sharded):
+            return _Source(operand if self.link.place(operand) in here else None)
+        mode = self._inputs[i][operand.axis]
+        read = range(operand.shape[operand.axis])
+        if mode in dict(job.recipe.lengths) and len(read) != 1:
+            ranges = [place[mode] for place in _places(job, share)]
+            read = range(min(x.start for x in ranges), max(x.stop for x in ranges))
+        for number, part in enumerate(operand.parts):
+            held = operand.range(number)
+            if held.start <= read.start and read.stop <= held.stop and self.link.place(part) in here:
+                return _Source(part, held.start, operand.axis)
+        return _Source(None)
+
+    def _work(self, job: Job, device: int, sources: Sequence[_Source]) -> SliceWork:
+        """The slices as a device reads their operands."""
+        recipe, kind = job.recipe, self.link.kind
+        given = recipe.bare.operands
+        specs = []
+        for x, source in zip(given, sources, strict=True):
+            if source.array is None:
+                specs.append(packed(x))
+            else:
+                found = kind.describe(source.array)
+                skipped = found.strides[source.axis] * source.start if source.start else 0
+                alignment = math.gcd(found.alignment, skipped)
+                specs.append(replace(x, strides=found.strides, alignment=alignment))
+        key = recipe, device, tuple(specs)
+        work = self._works.get(key)
+        if work is None:
+            bare = replace(recipe.bare, operands=tuple(specs), device=self.link.number(device))
+            way = slicing(self._network, dict(recipe.lengths), keeps=recipe.keeps)
+            work = self._works[key] = SliceWork(bare, self._network, way, find_plan)
+        return work
+
+
+def _places(job: Job, share: Sequence[Node]) -> Iterator[Place]:
+    for node in share:
+        outer = job.grid.part(node.part)
+        for number in job.numbers(node):
+            yield {**outer, **job.grid.slice(number)}
+
+
+class _Pieces:
+    """What slices on a device read: views of what is there, copies of what is not."""
+
+    def __init__(
+        self, link: Link, device: int, operands: Sequence[Any], sources: Sequence[_Source], work: SliceWork
+    ) -> None:
+        self._link, self._device, self._operands, self._sources = link, device, operands, sources
+        self._read = list(zip(work.variable, work.axes, strict=True))
+        self._copies: dict[Any, Any] = {}
+        self._events: dict[Any, Any] = {}
+
+    def fetch(self, places: Iterator[Place]) -> None:
+        """Ask for copies of all that slices read elsewhere, in their order."""
+        for place in places:
+            for i, axes in self._read:
+                if self._sources[i].array is None:
+                    self._copy(i, self._box(i, axes, place))
+
+    def _box(self, i: int, axes: Sequence[tuple[int, int]], place: Place) -> Box:
+        shape = self._operands[i].shape
+        along = {axis: place[mode] for axis, mode in axes if shape[axis] != 1}
+        return tuple((along[k].start, along[k].stop) if k in along else (0, e) for k, e in enumerate(shape))
+
+    def whole(self, i: int) -> Any:
+        """All of an operand."""
+        if self._sources[i].array is not None:
+            return self._sources[i].array
+        key = i, tuple((0, e) for e in self._operands[i].shape)
+        self._copy(*key)
+        return self._ready(key)
+
+    def views(self, place: Place) -> list[Any]:
+        """What a slice reads."""
+        found = []
+        for i, axes in self._read:
+            box = self._box(i, axes, place)
+            source = self._sources[i]
+            found.append(self._ready((i, box)) if source.array is None else source.view(box))
+        return found
+
+    def _copy(self, i: int, box: Box) -> None:
+        key = i, box
+        if key in self._copies:
+            return
+        link, operand = self._link, self._operands[i]
+        index: Index = tuple(slice(*x) for x in box)
+        if not isinstance(operand, Sharded):
+            self._copies[key], self._events[key] = link.fetch(operand[index], self._device)
+            return
+        pieces = list(operand.pieces(index))
+        if len(pieces) == 1:
+            part = operand.parts[pieces[0].part]
+            self._copies[key], self._events[key] = link.fetch(part[pieces[0].inside], self._device)
+            return
+        shape = tuple(stop - start for start, stop in box)
+        joined = self._copies[key] = link.kind.empty(shape, operand.dtype)
+        for piece in pieces:
+            copy, event = link.fetch(operand.parts[piece.part][piece.inside], self._device)
+            if event is not None:
+                link.wait(self._device, event)
+            link.kind.copy(joined[piece.target], copy)
+
+    def _ready(self, key: Any) -> Any:
+        """A copy, which is read from here on."""
+        event = self._events.pop(key, None)
+        if event is not None:
+            self._link.wait(self._device, event)
+        return self._copies[key]
