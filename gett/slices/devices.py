@@ -26,10 +26,12 @@ from gett.slices.limited import network_of
 from gett.slices.links import Link, link_for, peer_access
 from gett.slices.sharded import Sharded
 from gett.slices.sliced_plan import SlicedPlan, bare_request
+from gett.slices.views import view
 from gett.slices.work import SliceWork, packed
 
 FORECAST = 6  # cuts whose kernels the cost model looks at
 CHUNKS = 8  # slices of each device where operands move to it, so that copies run beside the computation
+SHARING_US = 50.0  # events, requests and last sums that a contraction takes on several devices, until it is measured
 HIDDEN = 0.05  # of the time of the computation: copies that take no longer need no chunks
 
 
@@ -127,7 +129,7 @@ class DevicesPlan(DistributedPlan):
                 d = kind.empty(self.shape, self.dtype, self._order)
                 for part, total in engine.sums(job, operands, lambda part: home):
                     place = job.grid.part(part)
-                    kind.copy(d[tuple(place.get(m, slice(None)) for m in self._network.output)], total)
+                    kind.copy(view(d, self._output_axes, place), total)
                 return d
         axis = self.subscripts.split("->")[1].index(self.shard)
         d = self._sharded_result(axis)
@@ -318,7 +320,8 @@ class _Costs:
         rate = arch_facts(self._plan.arch).link_tbps * 1e6
         if cut.us is None or cut.moved / rate < HIDDEN * cut.us or length < CHUNKS:
             return cut
-        chunks = self.of(((mode, -(-length // CHUNKS)),))
+        count = next((k for k in range(CHUNKS, 2 * CHUNKS) if length % k == 0), CHUNKS)
+        chunks = self.of(((mode, -(-length // count)),))
         assert chunks.us is not None
         hidden = replace(chunks, us=chunks.us - (1 - 1 / CHUNKS) * min(cut.moved / rate, chunks.us / 2))
         return min(cut, hidden, key=lambda x: x.rank)
@@ -326,7 +329,9 @@ class _Costs:
     def _moves(self, lengths: tuple[tuple[int, int], ...]) -> int:
         """Elements that cross the link, as products: a cut along the axis of a sharded operand moves nothing of it."""
         moved, returned = self._bytes(lengths)
-        return MOVED * (moved + returned) // self._plan.dtype.itemsize
+        facts = arch_facts("sm_90a" if self._plan.arch == "cpu" else self._plan.arch)
+        slower = facts.dram_tbps / facts.link_tbps
+        return int(MOVED * slower * (moved + returned)) // self._plan.dtype.itemsize
 
     def _bytes(self, lengths: tuple[tuple[int, int], ...]) -> tuple[int, int]:
         cut = dict(lengths)
@@ -353,7 +358,7 @@ class _Costs:
         if self._bare is None:
             return Cut(lengths, None, moved, returned)
         facts = arch_facts(self._plan.arch)
-        us = (moved + returned) / (facts.link_tbps * 1e6)
+        us = (moved + returned) / (facts.link_tbps * 1e6) + (SHARING_US if lengths else 0.0)
         way = slicing(self._network, dict(lengths))
         work = SliceWork(self._bare, self._network, way, find_plan)
         shape = work.grid.shape(0)

@@ -213,5 +213,5 @@ def dense_request(bare: PlanRequest, path: Path) -> PlanRequest:
 def on_host(kind: ArrayKind, array: Any) -> Any:
     """An operand as it travels."""
     if kind is NUMPY:
-        return np.ascontiguousarray(array)
-    return np.ascontiguousarray(kind.base(array).get())
+        return np.asarray(array, order="C")
+    return np.asarray(kind.base(array).get(), order="C")

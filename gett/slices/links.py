@@ -43,7 +43,7 @@ class Link:
 
     def fetch(self, array: Any, device: int) -> tuple[Any, Any]:
         """A dense copy on a device, made beside what the device computes, and what to `wait` for before it is read."""
-        return np.ascontiguousarray(array), None
+        return np.asarray(array, order="C"), None
 
     def wait(self, device: int, event: Any) -> None:
         """Let what a device is asked for from here on wait for an event."""
@@ -102,7 +102,7 @@ class CupyLink(Link):
         source = self.place(array)
         assert source is not None
         with cuda.Device(source):
-            dense = cupy.ascontiguousarray(array)
+            dense = cupy.asarray(array, order="C")
         if source == device:
             return dense, None
         ready = self._event(source)

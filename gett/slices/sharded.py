@@ -70,7 +70,9 @@ class Sharded:
         if not len(parts):
             raise OptionError("a sharded tensor needs a part at least")
         found = [gather([x], [f"part {i}"]) for i, x in enumerate(parts)]
-        self.parts = tuple(arrays[0] for _, _, arrays in found)
+        self.parts: tuple[Any, ...] = tuple(
+            x if isinstance(x, np.ndarray) else arrays[0] for x, (_, _, arrays) in zip(parts, found, strict=True)
+        )
         self.kind = found[0][0]
         self.devices = tuple(device for _, device, _ in found)
         first = self.parts[0]
@@ -135,12 +137,21 @@ class Sharded:
                 target = slice(start - wanted.start, stop - wanted.start)
                 yield Piece(part, _with(box, self.axis, inside), _with(_whole(box), self.axis, target))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def get(self) -> Any:
         """The whole tensor as a NumPy array."""
+        return np.concatenate([x if self.kind is NUMPY else x.get() for x in self.parts], self.axis)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """`get`, of parts that are NumPy's arrays.
+
+        Raises:
+            TypeError: The parts are on GPUs; CuPy's arrays are not moved to the host in silence either.
+        """
+        if self.kind is not NUMPY:
+            raise TypeError("a tensor on GPUs becomes no NumPy array in silence: call its get()")
         if copy is False:
             raise ValueError("a sharded tensor is no NumPy array without a copy")
-        parts = [x if self.kind is NUMPY else x.get() for x in self.parts]
-        found = np.concatenate(parts, self.axis)
+        found = self.get()
         return found if dtype is None else found.astype(dtype)
 
     def __repr__(self) -> str:

@@ -1,0 +1,300 @@
+"""Contractions that several devices share: on NumPy, and on arrays that have a place, so that reads are watched."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gett
+from gett.arrays.kinds import NumpyKind
+from gett.slices import devices as module
+from gett.slices.links import Link
+from gett.slices.work import SliceRun
+
+CASES = ["abef,ijef->ijab", "ij,jk->ik", "bij,bjk->bik", "ij,kj->", "ij->j", "xab,xbc,xcd->ad", "ab,bc,cd,de->ae"]
+
+
+def exact(case: str, rng: np.random.Generator, least: int = 2, most: int = 7, dtype: str = "float64") -> list[Any]:
+    labels = sorted(set(case) - set(",->"))
+    extents = {x: int(n) for x, n in zip(labels, rng.integers(least, most, len(labels)), strict=True)}
+    return [rng.integers(-3, 4, [extents[x] for x in term]).astype(dtype) for term in case.split("->")[0].split(",")]
+
+
+class Placed(np.ndarray):
+    """An array with a device, which its views have too."""
+
+    gpu = 0
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.gpu = getattr(other, "gpu", State.current)
+
+
+class State:
+    """The current device, and what was moved."""
+
+    current = 0
+    moved: list[tuple[int, int, int]] = []  # noqa: RUF012
+
+
+def gpu_of(array: Any) -> int:
+    """The device of an array; what lost its own on the way to a plan was on the first."""
+    return getattr(array, "gpu", 0)
+
+
+class PlacedKind(NumpyKind):
+    """NumPy's arrays, new ones on the current device."""
+
+    def empty(self, shape: Any, dtype: Any, order: str = "C") -> Any:
+        made = np.empty(shape, dtype, order).view(Placed)
+        made.gpu = State.current
+        return made
+
+    def copy(self, target: Any, source: Any) -> None:
+        assert gpu_of(target) == gpu_of(source) == State.current
+        target[...] = source
+
+
+class PlacedLink(Link):
+    """Devices of one memory, as strict as GPUs without access to each other."""
+
+    kind = PlacedKind()
+
+    def place(self, array: Any) -> int | None:
+        return gpu_of(array)
+
+    @contextlib.contextmanager
+    def on(self, device: int) -> Any:  # type: ignore[override]
+        before, State.current = State.current, device
+        try:
+            yield
+        finally:
+            State.current = before
+
+    def fetch(self, array: Any, device: int) -> tuple[Any, Any]:
+        State.moved.append((gpu_of(array), device, array.nbytes))
+        copy = np.array(array, order="C").view(Placed)
+        copy.gpu = device
+        return copy, ("copied", device)
+
+    def wait(self, device: int, event: Any) -> None:
+        assert event == ("copied", device)
+
+    def move(self, array: Any, device: int) -> Any:
+        return array if gpu_of(array) == device else self.fetch(array, device)[0]
+
+
+@pytest.fixture
+def placed(monkeypatch):
+    """Plans for NumPy's arrays share work among devices with memory of their own."""
+    monkeypatch.setattr(module, "_link", lambda plan, kind: PlacedLink())
+    State.moved.clear()
+    added = SliceRun.add
+
+    def watched(self, outer, number, sums, **options):
+        place = {**outer, **self._work.grid.slice(number)}
+        for x in (*self._views(place), *self._kept, sums):
+            assert gpu_of(x) == State.current
+        added(self, outer, number, sums, **options)
+
+    monkeypatch.setattr(SliceRun, "add", watched)
+
+
+def on(array: Any, device: int) -> Any:
+    found = array.view(Placed)
+    found.gpu = device
+    return found
+
+
+def cut(array: Any, devices: list[int], axis: int) -> Any:
+    """A sharded tensor whose parts have a place."""
+    plain = gett.Sharded.cut(array, devices, axis)
+    parts = [on(x.copy(), d) for x, d in zip(plain.parts, devices, strict=True)]
+    made = gett.Sharded(parts, axis)
+    made.parts = tuple(parts)
+    return made
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(CASES), st.integers(1, 4), st.integers(0, 10**6), st.data())
+def test_shared_contractions_are_exact(case, count, seed, data):
+    arrays = exact(case, np.random.default_rng(seed))
+    devices = list(range(count))
+    want = np.einsum(case, *arrays, optimize=True)
+    given = [
+        gett.Sharded.cut(x, devices, data.draw(st.integers(0, x.ndim - 1))) if data.draw(st.booleans()) else x
+        for x in arrays
+    ]
+    shard = data.draw(st.sampled_from([None, *case.split("->")[1]]))
+    found = gett.einsum(case, *given, devices=devices, shard=shard)
+    assert isinstance(found, gett.Sharded) == (shard is not None)
+    np.testing.assert_array_equal(np.asarray(found), want)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("form", ["arrays", "sharded", "mixed"])
+def test_devices_read_and_write_their_own_memory(placed, case, count, form):
+    rng, devices = np.random.default_rng(0), list(range(count))
+    arrays = exact(case, rng, 3)
+    want = np.einsum(case, *arrays, optimize=True)
+    for shard in (None, *case.split("->")[1]):
+        for axis in range(2):
+            given = [
+                on(x.copy(), 0) if form == "arrays" or (form == "mixed" and i % 2) else cut(x, devices, axis % x.ndim)
+                for i, x in enumerate(arrays)
+            ]
+            plan = gett.plan(case, *given, devices=devices, shard=shard)
+            with PlacedLink().on(0):
+                found = plan(*given)
+            if shard is None:
+                np.testing.assert_array_equal(found, want)
+                continue
+            assert found.devices == (-1,) * count
+            assert [x.gpu for x in found.parts] == devices
+            np.testing.assert_array_equal(np.asarray(found), want)
+
+
+def test_operands_that_are_cut_where_the_contraction_is_do_not_move(placed):
+    rng = np.random.default_rng(0)
+    a, b = exact("ik,kj->ij", rng, 8, 9)
+    plan = gett.plan("ik,kj->ij", cut(a, [0, 1], 1), cut(b, [0, 1], 0), devices=[0, 1])
+    with PlacedLink().on(0):
+        found = plan(cut(a, [0, 1], 1), cut(b, [0, 1], 0))
+    np.testing.assert_array_equal(found, a @ b)
+    assert State.moved == [(1, 0, found.nbytes)]  # the sums alone
+    assert (plan.cut.moved, plan.cut.returned) == (0, found.nbytes)
+
+
+def test_bytes_that_cross_the_link_are_those_planned(placed):
+    rng = np.random.default_rng(0)
+    a, b = (on(x, 0) for x in exact("ik,kj->ij", rng, 8, 9))
+    plan = gett.plan("ik,kj->ij", a, b, devices=[0, 1])
+    with PlacedLink().on(0):
+        plan(a, b)
+    assert sum(n for _, _, n in State.moved) == plan.cut.moved + plan.cut.returned
+
+
+def test_factors_addend_result_and_epilogue_of_a_shared_contraction():
+    rng = np.random.default_rng(0)
+    a, b = exact("ik,kj->ij", rng, 6, 9)
+    c = rng.integers(-3, 4, (a.shape[0], b.shape[1])).astype(float)
+    out = np.empty(c.shape)
+    found = gett.contract(
+        "ik,kj->ij", a, b, c=c, alpha=2, beta=-1, out=out, devices=[0, 1], epilogue=lambda d: gett.ops.relu(d)
+    )
+    assert found is out
+    np.testing.assert_array_equal(out, np.maximum(2 * (a @ b) - c, 0))
+    held = out.copy()
+    gett.contract("ik,kj->ij", a, b, beta=1, out=out, devices=[0, 1, 2])
+    np.testing.assert_array_equal(out, held + a @ b)
+
+
+def test_a_plan_with_slices_of_its_own_is_shared():
+    arrays = exact("xab,xbc,xcd->ad", np.random.default_rng(0), 12, 16)
+    limited = gett.plan("xab,xbc,xcd->ad", *arrays, memory_limit="14kB")
+    assert limited.slices > 2
+    plan = gett.plan("xab,xbc,xcd->ad", *arrays, memory_limit="14kB", devices=[0, 1])
+    assert plan.slices >= limited.slices
+    np.testing.assert_array_equal(plan(*arrays), np.einsum("xab,xbc,xcd->ad", *arrays, optimize=True))
+
+
+def test_the_text_says_who_computes_what():
+    big = ((200, 200, 200, 200), "float64"), ((40, 40, 200, 200), "float64")
+    plan = gett.plan("abef,ijef->ijab", *big, devices=[0, 1], arch="H200")
+    text = str(plan)
+    assert "on 2 devices [0, 1]" in text
+    assert "cut       along " in text
+    assert "device 1 " in text
+    assert "of operands, 488.3 MiB of sums" in text
+    assert "on one device" in text
+    small = gett.plan("ij,jk->ik", ((64, 64), "float64"), ((64, 64), "float64"), devices=[0, 1], arch="H200")
+    assert "one device takes less time" in str(small)
+    assert repr(plan) == "<DevicesPlan abef,ijef->ijab on sm_90a, 2 devices>"
+
+
+def test_plans_are_kept_by_their_devices():
+    a, b = np.ones((6, 6)), np.ones((6, 6))
+    first = gett.plan("ij,jk->ik", a, b, devices=[0, 1])
+    assert gett.plan("ij,jk->ik", a, b, devices=[0, 1]) is first
+    assert gett.plan("ij,jk->ik", a, b, devices=[0, 1, 2]) is not first
+    assert gett.plan("ij,jk->ik", a, b, devices=[0, 1], shard="i") is not first
+
+
+def test_sharded_tensors():
+    x = np.arange(24.0).reshape(2, 6, 2)
+    made = gett.Sharded.cut(x, [0, 1, 2, 3], axis=-2)
+    assert [p.shape for p in made.parts] == [(2, 2, 2), (2, 2, 2), (2, 2, 2), (2, 0, 2)]
+    assert (made.shape, made.ndim, made.nbytes, made.dtype) == ((2, 6, 2), 3, 192, np.dtype(float))
+    assert all(np.shares_memory(p, x) for p in made.parts[:3])
+    np.testing.assert_array_equal(np.asarray(made), x)
+    assert np.asarray(made, dtype="float32").dtype == np.float32
+    assert repr(made) == "<Sharded (2, 6, 2) float64, axis 1: 2 + 2 + 2 + 0 on [-1, -1, -1, -1]>"
+    with pytest.raises(ValueError, match="without a copy"):
+        np.asarray(made, copy=False)
+
+
+@pytest.mark.parametrize(
+    ("parts", "axis", "error", "message"),
+    [
+        ([], 0, gett.OptionError, "needs a part at least"),
+        ([np.ones((2, 3))], 2, gett.OptionError, "axis=2: the parts have 2 axes"),
+        ([np.ones((2, 3))], True, gett.OptionError, "axis=True"),
+        ([np.ones((2, 3)), np.ones((2, 4))], 0, gett.ShapeError, r"part 1 has shape \(2, 4\), part 0 has \(2, 3\)"),
+        ([np.ones(2), np.ones(2, "float32")], 0, gett.DTypeError, "part 1 has dtype float32, part 0 has float64"),
+    ],
+)
+def test_parts_that_do_not_fit_are_named(parts, axis, error, message):
+    with pytest.raises(error, match=message):
+        gett.Sharded(parts, axis)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"devices": []}, gett.OptionError, r"devices=\[\]; it must list numbers of GPUs"),
+        ({"devices": 2}, gett.OptionError, "devices=2; it must list"),
+        ({"devices": [0, -1]}, gett.OptionError, r"devices=\[0, -1\]; it must list"),
+        ({"devices": [1, 1]}, gett.OptionError, "names a GPU twice"),
+        ({"devices": [0, 1], "shard": "z"}, gett.OptionError, "shard='z' is no label of the result of ij,jk->ik"),
+        ({"devices": [0, 1], "shard": "j"}, gett.OptionError, "shard='j' is no label of the result"),
+        ({"shard": "i"}, gett.OptionError, "shards the result over devices=, which are not given"),
+        ({"devices": [0, 1], "shard": "i", "out": np.ones((4, 4))}, gett.OptionError, "out= does not go with sharded"),
+    ],
+)
+def test_bad_devices_are_named(options, error, message):
+    a = np.ones((4, 4))
+    with pytest.raises(error, match=message):
+        gett.einsum("ij,jk->ik", a, a, **options)
+
+
+def test_operands_that_do_not_fit_a_shared_plan_are_named():
+    a = np.ones((4, 4))
+    s = gett.Sharded.cut(a, [0, 1])
+    plan = gett.plan("ij,jk->ik", s, a, devices=[0, 1])
+    for operands, error, message in (
+        ((s,), gett.ShapeError, "takes 2 operands, 1 were given"),
+        ((a, s), gett.ShapeError, "operand 0 is an array, planned was sharded along axis 0"),
+        ((gett.Sharded.cut(a, [0, 1], 1), a), gett.ShapeError, "operand 0 is sharded along axis 1, planned"),
+        ((gett.Sharded.cut(np.ones((4, 5)), [0, 1]), a), gett.ShapeError, r"operand 0 has shape \(4, 5\)"),
+        ((gett.Sharded.cut(a.astype("float32"), [0, 1]), a), gett.DTypeError, "operand 0 has dtype float32"),
+    ):
+        with pytest.raises(error, match=message):
+            plan(*operands)
+    with pytest.raises(gett.OptionError, match="alpha= does not go with sharded tensors"):
+        plan(s, a, alpha=2)
+    with pytest.raises(gett.OptionError, match="c= and epilogue_args= are arrays of the first GPU"):
+        gett.contract("ij,jk->ik", s, a, c=s, devices=[0, 1])
+
+
+def test_sharded_tensors_without_devices_are_those_of_the_host():
+    a = np.arange(16.0).reshape(4, 4)
+    s = gett.Sharded.cut(a, [0, 1])
+    np.testing.assert_array_equal(gett.einsum("ij,jk->ik", s, a), a @ a)
+    s.kind = PlacedLink.kind
+    with pytest.raises(gett.OperandError, match="operand 0"):
+        gett.einsum("ij,jk->ik", s, a)
