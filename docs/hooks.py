@@ -24,18 +24,19 @@ REFERENCE: dict[str, tuple[str, ...]] = {
     "plans": ("plan", "ContractionPlan", "plan_cache"),
     "precision": ("precision", "set_default_precision"),
     "epilogues": ("ops",),
+    "distributed": ("Sharded",),
     "tuning": ("autotune", "TuneResult", "TuneWarning"),
     "errors": ("GettError", "SubscriptsError", "LabelError", "ShapeError", "OperandError", "DTypeError", "OptionError",
                "OutputError", "PathError", "PrecisionError", "EpilogueError", "GradientError", "MixedArraysError",
-               "MissingPackageError", "DeviceError", "OutOfMemoryError", "ScheduleError", "CompileError",
-               "KernelCacheWarning"),
+               "MissingPackageError", "DeviceError", "DistributedError", "OutOfMemoryError", "ScheduleError",
+               "CompileError", "KernelCacheWarning"),
 }  # fmt: skip
 """The public names by page, in their order; names that are not there yet are left out."""
 
 _OPTIONS = {
     "ContractionPlan": """    options:
       members: null
-      filters: ["!^_[^_]", "!^__(?!call__)", "!^(run|run_into|settle|is_near)$"]
+      filters: ["!^_[^_]", "!^__(?!call__)", "!^(run|run_into|settle|is_near|request|unsliced)$"]
 """
 }
 _PIECE = re.compile(

@@ -75,7 +75,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
         )  # fmt: skip
     from gett.cli.run import run_run
 
-    return run_run(problem, options.device, options.precision, options.repeat)
+    return run_run(problem, options.device, options.precision, options.repeat, options.devices)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -98,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     for command in (run, demo):
         command.add_argument("--device", choices=("cpu", "gpu"), help="default: the GPU where there is one")
+    run.add_argument("--devices", type=_devices, metavar="0,1,...", help="GPUs that share it (default: one)")
     run.add_argument("--repeat", type=_positive, default=None, help="timed calls (default: by the time of one)")
     explain.add_argument("--arch", default=None, help="sm_90a, h100, a100, ..., cpu (default: this machine's)")
     explain.add_argument("--optimize", default="auto", metavar="NAME", help=OPTIMIZE_HELP)
@@ -106,6 +107,13 @@ def _parser() -> argparse.ArgumentParser:
     forms.add_argument("--detail", dest="form", action="store_const", const="detail", help="every part of every step")
     forms.add_argument("--json", dest="form", action="store_const", const="json", help="one line of JSON for programs")
     return parser
+
+
+def _devices(text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(x.strip().isdecimal() for x in parts):
+        raise argparse.ArgumentTypeError(f"must be numbers of GPUs such as 0,1, got {text!r}")
+    return [int(x) for x in parts]
 
 
 def _positive(text: str) -> int:

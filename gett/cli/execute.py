@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,7 @@ def execute(
     repeat: int | None = None,
     host_reference: bool = False,
     seed: int = 0,
+    devices: Sequence[int] | None = None,
 ) -> Outcome:
     """Plan, run, verify and time one problem.
 
@@ -68,6 +70,7 @@ def execute(
         repeat: Timed calls, None to choose by the time of one.
         host_reference: Check on the host with NumPy even where the result is on a GPU.
         seed: Of the random data.
+        devices: GPUs that share the problem, None for one.
 
     Raises:
         GettError: The problem cannot be planned or run.
@@ -79,7 +82,7 @@ def execute(
     except ValueError as error:  # more axes than arrays have
         raise OptionError(f"there is no array for {problem.subscripts}: {error}") from error
     start = time.perf_counter()
-    plan = gett.plan(problem.subscripts, *operands, precision=precision)
+    plan = gett.plan(problem.subscripts, *operands, precision=precision, devices=devices)
     plan_seconds = time.perf_counter() - start
     poison(result)
     plan(*operands, out=result)

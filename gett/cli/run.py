@@ -5,6 +5,7 @@ Owns the printed report.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gett.arrays.kinds import CPU, NUMPY
@@ -23,15 +24,25 @@ if TYPE_CHECKING:
     from gett.plans.contraction_plan import ContractionPlan
 
 
-def run_run(problem: Problem, device: str | None, precision: Precision | None, repeat: int | None) -> int:
+def run_run(
+    problem: Problem,
+    device: str | None,
+    precision: Precision | None,
+    repeat: int | None,
+    devices: Sequence[int] | None = None,
+) -> int:
     """Print plan, verdict, times and rivals of a problem; returns 0, or 1 if the result is wrong."""
     place = find_place(device)
-    outcome = execute(problem, place, precision=precision, repeat=repeat)
+    outcome = execute(problem, place, precision=precision, repeat=repeat, devices=devices)
     print(outcome.plan)
     print()
     print("\n".join(describe_outcome(outcome, place, place.measure_peaks(problem.dtype))))
     if not outcome.verdict.ok:
         return 1
+    if devices is not None:
+        alone = execute(problem, place, precision=precision, repeat=repeat).timing.seconds
+        gain = alone / outcome.timing.seconds
+        print(f"  {'alone':<9} {format_seconds(alone)} on one device; {len(devices)} take 1/{gain:.2f} of it")
     print()
     try:
         lines = _rival_table(outcome, place, precision, repeat)

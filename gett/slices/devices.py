@@ -26,6 +26,7 @@ from gett.slices.limited import network_of
 from gett.slices.links import Link, link_for, peer_access
 from gett.slices.sharded import Sharded
 from gett.slices.sliced_plan import SlicedPlan, bare_request
+from gett.slices.sums import Node
 from gett.slices.views import view
 from gett.slices.work import SliceWork, packed
 
@@ -203,8 +204,7 @@ class DevicesPlan(DistributedPlan):
         yield f"  cut       along {', '.join(kinds)}: {count(self.slices, 'slice')}, {self.overhead:.3g} times the FLOP"
         for device, share in zip(self.devices, self.engine.shares(job), strict=True):
             done = sum(map(job.slices, share))
-            parts = f"parts {share[0].part} to {share[-1].part}" if share and job.grid.parts > 1 else "sums"
-            yield f"  device {device:<3} {count(done, 'slice')}, {parts}"
+            yield f"  device {device:<3} {count(done, 'slice')}, {_spell_parts(share, job.grid.parts)}"
         how = "" if self._peers else ", through the host: no peer access"
         yield f"  link      {format_bytes(cut.moved)} of operands, {format_bytes(cut.returned)} of sums{how}"
         if cut.us is not None and self.alone.us is not None:
@@ -212,6 +212,16 @@ class DevicesPlan(DistributedPlan):
 
     def _letters(self) -> str:
         return "".join(self.subscripts.split("->")[0].split(","))
+
+
+def _spell_parts(share: Sequence[Node], parts: int) -> str:
+    """What a device's slices are of."""
+    if not share:
+        return "nothing"
+    first, last = share[0].part, share[-1].part
+    if parts == 1:
+        return "a partial sum of all of the result"
+    return f"part {first} of the result" if first == last else f"parts {first} to {last} of the result"
 
 
 def _spell(axis: int | None) -> str:

@@ -458,3 +458,16 @@ def test_ci_reads_the_second_command_from_the_readme() -> None:
     assert program is not None
     found = subprocess.run(["bash", "-c", program[1]], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert found.strip() == first_block()[1]
+
+
+def test_devices_share_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", "ij,jk->ik", "--extents", "8", "--dtype", "float64", "--device", "cpu", "--repeat", "1"]
+    assert main([*command, "--devices", "0,1"]) == 0
+    text = capsys.readouterr().out
+    assert "ij,jk->ik on 2 devices [0, 1], float64" in text
+    assert "on one device; 2 take 1/" in text
+    with pytest.raises(SystemExit):
+        main([*command, "--devices", "0;1"])
+    assert "must be numbers of GPUs such as 0,1, got '0;1'" in capsys.readouterr().err
+    assert main([*command, "--devices", "0,0"]) == 2
+    assert "devices=[0, 0] names a GPU twice" in capsys.readouterr().err
