@@ -16,6 +16,7 @@ from benchmarks import (
     environment,
     epilogue,
     first_calls,
+    gpus,
     gradients,
     jax_speed,
     known_schedules,
@@ -135,6 +136,11 @@ def parser() -> argparse.ArgumentParser:
     gradient = commands.add_parser("gradients", help="forward and backward in PyTorch, beside torch.einsum")
     gradient.add_argument("--json", metavar="FILE", help="write every figure there")
     gradient.add_argument("--cpu", action="store_true", help="run on the CPU even where there is a GPU")
+    several = commands.add_parser("gpus", help="several GPUs beside one, limits of memory, ranks of MPI")
+    several.add_argument("--devices", default="", help="numbers of GPUs, comma-separated (all)")
+    several.add_argument("--json", metavar="FILE", help="write every figure there")
+    several.add_argument("--plot", metavar="FILE", help="write a chart there, e.g. gpus.png")
+    several.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
     traced = commands.add_parser("jax", help="products in JAX, beside jnp.einsum, under jax.jit")
     traced.add_argument("--case", action="append", default=[], metavar="NAME", help="only this; may be repeated")
     traced.add_argument("--dtype", action="append", choices=jax_speed.DTYPES, help="only this; may be repeated (both)")
@@ -216,6 +222,11 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         return epilogue.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "gradients":
         return gradients.main(on_gpu=on_gpu, json_path=options.json)
+    if options.command == "gpus":
+        if not all(x.strip().isdecimal() for x in options.devices.split(",") if options.devices):
+            top.error(f"--devices={options.devices!r}; it must be numbers of GPUs such as 0,1")
+        devices = [int(x) for x in options.devices.split(",")] if options.devices else None
+        return gpus.main(on_gpu=on_gpu, devices=devices, json_path=options.json, plot_path=options.plot)
     if options.command == "jax":
         return _jax(top, options, on_gpu)
     if options.command == "conversions":

@@ -161,7 +161,7 @@ def _find_path(
     shapes = [tuple(extents[m] for m in term) for term in terms]
     try:
         path, _ = opt_einsum.contract_path(equation, *shapes, shapes=True, optimize=method, memory_limit=limit)
-    except (TypeError, ValueError, LookupError, RecursionError) as error:  # whatever a path function objects to
+    except (TypeError, ValueError, LookupError, RuntimeError) as error:  # whatever a path function objects to
         raise OptionError(f"optimize={optimize!r} found no path: {error}") from error
     return tuple(tuple(p) for p in path)
 

@@ -205,6 +205,9 @@ class DevicesPlan(DistributedPlan):
         for device, share in zip(self.devices, self.engine.shares(job), strict=True):
             done = sum(map(job.slices, share))
             yield f"  device {device:<3} {count(done, 'slice')}, {_spell_parts(share, job.grid.parts)}"
+        for i, axis in enumerate(self._layout):
+            if axis is not None:
+                yield f"  operand {i} is cut along {self.subscripts.split('->')[0].split(',')[i][axis]}"
         how = "" if self._peers else ", through the host: no peer access"
         yield f"  link      {format_bytes(cut.moved)} of operands, {format_bytes(cut.returned)} of sums{how}"
         if cut.us is not None and self.alone.us is not None:

@@ -98,7 +98,7 @@ class DeviceEngine:
                 for device, share in zip(devices, self.shares(job), strict=True)
                 if share
             ]
-            while running:
+            while running:  # at the first turn all devices ask for copies, ahead of what others compute
                 running = [x for x in running if next(x, None) is not None]
             totals = Totals(job, added)
             for node, value in done:
@@ -120,6 +120,8 @@ class DeviceEngine:
             work = self._work(job, device, sources)
             pieces = _Pieces(link, device, operands, sources, work)
             pieces.fetch(_places(job, share))
+        yield True
+        with link.on(device):
             whole = [pieces.whole(i) if i in work.read_once else None for i in range(len(operands))]
             kept = work.keep(kind, link.number(device), whole)
             dense = {j for j, i in enumerate(work.variable) if sources[i].array is None}

@@ -6,6 +6,7 @@ Owns the choice among ways, and the error where there is none. The model of what
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from gett.slices.sliced_plan import SlicedPlan
 
 Find = Callable[..., ContractionPlan]
 _SHARES = (1, 2, 4, 8)  # of the room for intermediates, that a path is asked to keep its largest one to
+_SEARCHED, _PLANNED = 12, 4  # ways to slice whose slices own path is searched; of these, that are planned
 _TRIED = 24  # plans of slices that are made before the search ends with the tightest
 
 
@@ -57,7 +59,7 @@ def plan_within(request: PlanRequest, find: Find) -> ContractionPlan:
     find_network = partial(network_of, request, new=new, by_size=limit.in_elements)
     network, path = find_network(free.path if count > 2 else True)
 
-    def sliced(way: Slicing) -> ContractionPlan:
+    def sliced(way: Slicing, network: Network = network, path: Path = path) -> ContractionPlan:
         return SlicedPlan(request, free, path, network, way, find)
 
     itemsize = 1 if limit.in_elements else free.dtype.itemsize
@@ -78,6 +80,7 @@ def plan_within(request: PlanRequest, find: Find) -> ContractionPlan:
     if room >= 1 and count > 2:
         choices += _other_paths(request, find_network, limit, itemsize, room, find)
         choices += _other_slices(network, path, limit, itemsize, room, sliced)
+        choices += _paths_of_slices(request, network, limit, itemsize, sliced)
     if not choices:
         assert refusal is not None
         raise refusal
@@ -222,13 +225,37 @@ def _other_paths(
                 return
 
 
+def _paths_of_slices(
+    request: PlanRequest, network: Network, limit: _Limit, itemsize: int, make: Callable[..., ContractionPlan]
+) -> Iterator[tuple[int, ContractionPlan]]:
+    """The path found for slices themselves that takes least work; nothing where none keeps the limit."""
+    method = check_optimize(request.optimize)[0]
+    if isinstance(method, tuple):
+        return
+    found: list[tuple[int, Slicing, Network, Path]] = []
+    for way in itertools.islice(_with_slices(slicings(network, {})), _SEARCHED):
+        lengths = dict(way.lengths)
+        extents = tuple(lengths.get(m, e) for m, e in enumerate(network.extents))
+        steps, path = find_steps(network.terms, network.output, extents, network.terms, method, NEVER)
+        changed = replace(network, steps=steps)
+        for keeps in (True, False):
+            made = slicing(changed, lengths, keeps=keeps)
+            if made.peak * itemsize <= limit.most:
+                found.append((made.work, made, changed, path))
+    for work, made, changed, path in sorted(found, key=lambda x: x[0])[:_PLANNED]:
+        plan = make(made, changed, path)
+        if limit.need(plan) <= limit.most:
+            yield work, plan
+            return
+
+
 def _other_slices(
     network: Network,
     path: Path,
     limit: _Limit,
     itemsize: int,
     room: int,
-    make: Callable[[Slicing], ContractionPlan],
+    make: Callable[..., ContractionPlan],
 ) -> Iterator[tuple[int, ContractionPlan]]:
     """The first of cotengra's slices that keep the limit, with their work; nothing where there are none."""
     for way in cotengra_slicings(network, path, room):

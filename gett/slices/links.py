@@ -22,9 +22,11 @@ class Link:
 
     Attributes:
         kind: Of the arrays.
+        moved: Bytes that were copied between devices since the last `begin`.
     """
 
     kind: Any = NUMPY
+    moved = 0
 
     def place(self, array: Any) -> int | None:
         """The device of an array; None where every device reads it."""
@@ -66,6 +68,7 @@ class CupyLink(Link):
         self._cupy = self.kind.module
         self._copies: dict[int, Any] = {}
         self._alive: list[Any] = []
+        self._ready: dict[int, Any] = {}
 
     def place(self, array: Any) -> int | None:
         return int(array.data.device_id)
@@ -91,8 +94,9 @@ class CupyLink(Link):
             cuda.get_current_stream().wait_event(event)
 
     def begin(self, devices: Sequence[int], places: Sequence[int]) -> None:
+        self.moved = 0
         for place in dict.fromkeys(places):
-            event = self._event(place)
+            event = self._ready[place] = self._event(place)
             for device in devices:
                 if device != place:
                     self.wait(device, event)
@@ -105,7 +109,10 @@ class CupyLink(Link):
             dense = cupy.asarray(array, order="C")
         if source == device:
             return dense, None
-        ready = self._event(source)
+        ready = self._ready.get(source)
+        if ready is None or dense is not array:
+            ready = self._event(source)
+        self.moved += dense.nbytes
         with cuda.Device(device):
             copy = cupy.empty(dense.shape, dense.dtype)
             stream = self._copies.get(device)
@@ -118,8 +125,11 @@ class CupyLink(Link):
         return copy, self._event(device, stream)
 
     def move(self, array: Any, device: int) -> Any:
-        if self.place(array) == device:
+        source = self.place(array)
+        assert source is not None
+        if source == device:
             return array
+        self._ready.pop(source, None)  # it was made since then
         copy, event = self.fetch(array, device)
         self.wait(device, event)
         return copy
@@ -132,6 +142,7 @@ class CupyLink(Link):
                 self.wait(home, self._event(device))
                 self.wait(device, self._event(home))  # what is freed now is used again behind its last reader
         self._alive.clear()
+        self._ready.clear()
 
 
 def link_for(kind: ArrayKind) -> Link:
