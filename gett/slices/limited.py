@@ -26,8 +26,11 @@ from gett.plans.contraction_plan import ContractionPlan
 from gett.slices.sliced_plan import SlicedPlan
 
 Find = Callable[..., ContractionPlan]
+_Choice = tuple[int, Callable[[], ContractionPlan]]
+"""The work of a way that keeps the limit but for what its plan takes besides, and what makes that plan."""
 _SHARES = (1, 2, 4, 8)  # of the room for intermediates, that a path is asked to keep its largest one to
-_SEARCHED, _PLANNED = 12, 4  # ways to slice whose slices own path is searched; of these, that are planned
+_SEARCHED = 12  # ways to slice for whose slices a path of their own is searched
+_PLANNED = 4  # ways of one kind that may be planned
 _TRIED = 24  # plans of slices that are made before the search ends with the tightest
 
 
@@ -68,23 +71,20 @@ def plan_within(request: PlanRequest, find: Find) -> ContractionPlan:
         start = {m: 1 for m in modes if extents[m] > 1}
         if not start and limit.most == math.inf:
             return free.under(request)
-        return _sliced(network, start, limit, itemsize, free, sliced)[1]
-    choices: list[tuple[int, ContractionPlan]] = []
-    refusal: OptionError | None = None
-    try:
-        choices.append(_sliced(network, {}, limit, itemsize, free, sliced))
-    except OptionError as error:
-        refusal = error
+        return _sliced(network, start, limit, itemsize, free, sliced)
+    ways = (way for way in _with_slices(slicings(network, {})) if way.peak * itemsize <= limit.most)
+    choices: list[_Choice] = [(way.work, partial(sliced, way)) for way in itertools.islice(ways, _PLANNED)]
     taken = 0 if limit.in_elements or not new else free.result.d.nbytes
     room = int(limit.most - taken) // itemsize
     if room >= 1 and count > 2:
         choices += _other_paths(request, find_network, limit, itemsize, room, find)
         choices += _other_slices(network, path, limit, itemsize, room, sliced)
         choices += _paths_of_slices(request, network, limit, itemsize, sliced)
-    if not choices:
-        assert refusal is not None
-        raise refusal
-    return min(choices, key=lambda choice: choice[0])[1]
+    for _, make in sorted(choices, key=lambda choice: choice[0])[:_TRIED]:
+        plan = make()
+        if limit.need(plan) <= limit.most:
+            return plan
+    return _sliced(network, {}, limit, itemsize, free, sliced)
 
 
 def _modes(request: PlanRequest) -> tuple[Subscripts, tuple[int, ...]]:
@@ -171,8 +171,8 @@ def _sliced(
     itemsize: int,
     free: ContractionPlan,
     make: Callable[[Slicing], ContractionPlan],
-) -> tuple[int, ContractionPlan]:
-    """The first way to slice whose plan keeps the limit, with its work.
+) -> ContractionPlan:
+    """The plan of the first way to slice that keeps the limit.
 
     Raises:
         OptionError: There is none.
@@ -188,12 +188,12 @@ def _sliced(
         tried += 1
         need = limit.need(plan)
         if need <= limit.most:
-            return way.work, plan
+            return plan
         budget = way.peak * itemsize * max(0.5, limit.most / need)  # scratch shrinks with the slices
     plan = free if tightest is None else make(tightest)
     if tightest is None or limit.need(plan) > limit.most:
         raise limit.refused(plan)
-    return tightest.work, plan
+    return plan
 
 
 def _with_slices(ways: Iterator[Slicing]) -> Iterator[Slicing]:
@@ -207,11 +207,15 @@ def _other_paths(
     itemsize: int,
     room: int,
     find: Find,
-) -> Iterator[tuple[int, ContractionPlan]]:
-    """A path of opt_einsum's whose intermediates are small enough, with its work; nothing where there is none."""
+) -> Iterator[_Choice]:
+    """Paths of opt_einsum's whose intermediates are small enough."""
     method = check_optimize(request.optimize)[0]
     if isinstance(method, tuple):
         return
+
+    def planned(path: Path) -> ContractionPlan:
+        return find(replace(request, memory_limit=None, optimize=path)).under(request)
+
     for share in _SHARES[:1] if limit.in_elements else _SHARES:
         try:
             network, path = find_network(Limited(method, max(1, room // share)))
@@ -219,20 +223,17 @@ def _other_paths(
             continue
         way = slicing(network, {})
         if way.peak * itemsize <= limit.most:
-            plan = find(replace(request, memory_limit=None, optimize=path))
-            if limit.need(plan) <= limit.most:
-                yield way.work, plan.under(request)
-                return
+            yield way.work, partial(planned, path)
 
 
 def _paths_of_slices(
     request: PlanRequest, network: Network, limit: _Limit, itemsize: int, make: Callable[..., ContractionPlan]
-) -> Iterator[tuple[int, ContractionPlan]]:
-    """The path found for slices themselves that takes least work; nothing where none keeps the limit."""
+) -> list[_Choice]:
+    """Paths that are found for slices themselves, those that take least work."""
     method = check_optimize(request.optimize)[0]
+    found: list[_Choice] = []
     if isinstance(method, tuple):
-        return
-    found: list[tuple[int, Slicing, Network, Path]] = []
+        return found
     for way in itertools.islice(_with_slices(slicings(network, {})), _SEARCHED):
         lengths = dict(way.lengths)
         extents = tuple(lengths.get(m, e) for m, e in enumerate(network.extents))
@@ -241,12 +242,8 @@ def _paths_of_slices(
         for keeps in (True, False):
             made = slicing(changed, lengths, keeps=keeps)
             if made.peak * itemsize <= limit.most:
-                found.append((made.work, made, changed, path))
-    for work, made, changed, path in sorted(found, key=lambda x: x[0])[:_PLANNED]:
-        plan = make(made, changed, path)
-        if limit.need(plan) <= limit.most:
-            yield work, plan
-            return
+                found.append((made.work, partial(make, made, changed, path)))
+    return sorted(found, key=lambda choice: choice[0])[:_PLANNED]
 
 
 def _other_slices(
@@ -256,11 +253,8 @@ def _other_slices(
     itemsize: int,
     room: int,
     make: Callable[..., ContractionPlan],
-) -> Iterator[tuple[int, ContractionPlan]]:
-    """The first of cotengra's slices that keep the limit, with their work; nothing where there are none."""
+) -> Iterator[_Choice]:
+    """Cotengra's slices that keep the limit; nothing where it is not installed."""
     for way in cotengra_slicings(network, path, room):
         if way.lengths and way.peak * itemsize <= limit.most:
-            plan = make(way)
-            if limit.need(plan) <= limit.most:
-                yield way.work, plan
-                return
+            yield way.work, partial(make, way)
