@@ -114,7 +114,7 @@ def _ladder_row(
     return {
         "name": f"ladder, {name}",
         "apart": float(np.abs(host - wanted).max() / np.abs(wanted).max()),
-        "planned": {"bytes": plan.cut.moved + plan.cut.returned, "us": plan.cut.us},
+        "planned": {"bytes": plan.cut.moved + plan.cut.returned, "us": plan.cut.cost},
         "bytes": plan.engine.link.moved,
         "us": {"one": single, **measured({"all": lambda: plan(*given)}, on_gpu)},
     }

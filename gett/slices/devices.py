@@ -1,61 +1,34 @@
 """`DevicesPlan`: a contraction that several GPUs of a host share.
 
-Owns along which mode it is cut, by the cost model and the rate of the link, and sharded operands and results.
+Owns which way is taken, a cut of it all or of its steps, and what is told of it. What ways take is in
+`gett.slices.cuts` and `gett.slices.stepwise`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from gett.arrays.kinds import NUMPY, cupy_kind
+from gett.arrays.kinds import NUMPY, ArrayKind, cupy_kind
 from gett.console.formatting import brief, count, format_bytes, format_seconds, printable
 from gett.errors import DeviceError, DTypeError, OptionError, ShapeError
-from gett.hw.archs import arch_facts
 from gett.ir.subscripts import parse
 from gett.network.path import Path
 from gett.network.request import PlanRequest
-from gett.network.slicing import MOVED, Network, cost_of_cut, slicing, spread
+from gett.network.slicing import Network, slicing, spread
 from gett.plans.contraction_plan import ContractionPlan
+from gett.slices.cuts import Costs, Cut
 from gett.slices.distributed_plan import DistributedPlan, dense_request
 from gett.slices.engine import DeviceEngine
-from gett.slices.finder import find_plan
 from gett.slices.limited import network_of
 from gett.slices.links import Link, link_for, peer_access
+from gett.slices.recipe import kind_of
 from gett.slices.sharded import Sharded
+from gett.slices.shared import Shared, gathered
 from gett.slices.sliced_plan import SlicedPlan, bare_request
+from gett.slices.stepwise import Stepwise, stepwise
 from gett.slices.sums import Node
-from gett.slices.views import view
-from gett.slices.work import SliceWork, packed
-
-FORECAST = 6  # cuts whose kernels the cost model looks at
-CHUNKS = 8  # slices of each device where operands move to it, so that copies run beside the computation
-SHARING_US = 50.0  # events, requests and last sums that a contraction takes on several devices, until it is measured
-HIDDEN = 0.05  # of the time of the computation: copies that take no longer need no chunks
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """One way to share a contraction.
-
-    Attributes:
-        lengths: Each cut mode with its extent in a slice; none where one device computes it all.
-        us: Microseconds of the slowest device, None where nothing is forecast.
-        moved: Bytes that cross the link: operands.
-        returned: Bytes of sums that cross the link.
-    """
-
-    lengths: tuple[tuple[int, int], ...]
-    us: float | None
-    moved: int
-    returned: int
-
-    @property
-    def rank(self) -> float:
-        """What cuts are compared by."""
-        return math.inf if self.us is None else self.us
 
 
 class DevicesPlan(DistributedPlan):
@@ -63,12 +36,13 @@ class DevicesPlan(DistributedPlan):
 
     Attributes:
         devices: The GPUs; results are on the first.
-        cut: How it is shared.
+        cut: How it is shared, if it is cut as a whole.
         alone: The cut for one GPU.
+        by_step: How it is shared, if its steps are cut one by one; else None.
         shard: The label along which a result is sharded; None for an array on the first GPU.
     """
 
-    __slots__ = ("_layout", "_peers", "alone", "cut", "devices", "shard")
+    __slots__ = ("_layout", "alone", "by_step", "cut", "devices", "shard")
 
     def __init__(
         self,
@@ -76,8 +50,7 @@ class DevicesPlan(DistributedPlan):
         free: ContractionPlan,
         path: Path,
         network: Network,
-        cut: Cut,
-        alone: Cut,
+        ways: tuple[Cut, Cut, Stepwise | None],
         engine: DeviceEngine,
         shard: str | None,
         layout: Sequence[int | None],
@@ -89,22 +62,25 @@ class DevicesPlan(DistributedPlan):
             free: The plan without slices.
             path: Of all operands.
             network: What the path amounts to.
-            cut: How it is shared.
-            alone: The cut for one GPU.
+            ways: The cut, that for one GPU, and the steps.
             engine: The devices.
             shard: As the attribute.
             layout: The axis along which each operand is sharded, None where it is an array.
         """
-        way = slicing(network, dict(cut.lengths))
+        self.cut, self.alone, self.by_step = ways
+        way = slicing(network, dict(self.cut.lengths))
         super().__init__(request, free, path, network, way, engine, len(engine.devices))
-        self.devices, self.cut, self.alone, self.shard = engine.devices, cut, alone, shard
-        self._layout = tuple(layout)
-        self._peers = self.arch == "cpu" or len(self.devices) < 2 or request.device is None or peer_access(self.devices)
+        self.devices, self.shard, self._layout = engine.devices, shard, tuple(layout)
 
         def again(changed: PlanRequest, *, keep: bool = True) -> ContractionPlan:
-            return DevicesPlan(changed, free, path, network, cut, alone, engine, shard, layout)
+            return DevicesPlan(changed, free, path, network, ways, engine, shard, layout)
 
         self._replan = again
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether more than the first GPU computes."""
+        return bool(self.cut.lengths) or self.by_step is not None
 
     def __call__(self, *operands: Any, **options: Any) -> Any:
         """As a call of any plan; operands may be sharded, and with them there are no further options.
@@ -117,49 +93,44 @@ class DevicesPlan(DistributedPlan):
             An array of the first GPU, or a `Sharded` one where the plan was made with `shard=`.
         """
         if self.shard is None and not any(isinstance(x, Sharded) for x in operands):
-            return super().__call__(*operands, **options)
+            return super().__call__(*operands, **options) if self.is_shared else self.unsliced(*operands, **options)
         given = [name for name, value in options.items() if value is not None]
         if given or self._request.epilogue is not None:
             raise OptionError(f"{given[0] if given else 'epilogue'}= does not go with sharded tensors")
         self._check(operands)
-        engine, job = self.engine, self.job
-        kind, link = engine.link.kind, engine.link
-        home = self.devices[0]
-        with link.on(home):
-            if self.shard is None:
-                d = kind.empty(self.shape, self.dtype, self._order)
-                for part, total in engine.sums(job, operands, lambda part: home):
-                    place = job.grid.part(part)
-                    kind.copy(view(d, self._output_axes, place), total)
-                return d
-        axis = self.subscripts.split("->")[1].index(self.shard)
-        d = self._sharded_result(axis)
+        axis = None if self.shard is None else self.subscripts.split("->")[1].index(self.shard)
+        if self.by_step is None:
+            return Shared(self.engine, self.job, self.dtype, self._order, axis).compute(operands)
+        found, link = self.by_step.compute(operands), self.engine.link
+        if axis is None:
+            return gathered(link, found, self.devices[0])
+        if isinstance(found, Sharded):
+            if found.axis == axis:
+                return found
+            found = gathered(link, found, self.devices[0])
+        return Sharded.cut(found, self.devices, axis)
 
-        def owner(part: int) -> int:
-            where = job.grid.part(part).get(self._network.output[axis])
-            return home if where is None else next(
-                g for i, g in enumerate(self.devices) if d.range(i).start <= where.start < d.range(i).stop
-            )  # fmt: skip
-
-        for part, total in engine.sums(job, operands, owner):
-            place, extents = job.grid.part(part), self._network.extents
-            box = tuple(place.get(m, slice(0, extents[m])) for m in self._network.output)
-            for piece in d.pieces(box):
-                device = self.devices[piece.part]
-                with link.on(device):
-                    kind.copy(d.parts[piece.part][piece.inside], link.move(total[piece.target], device))
-        return d
-
-    def _sharded_result(self, axis: int) -> Sharded:
-        engine, n = self.engine, len(self.devices)
-        length = -(-self.shape[axis] // n)
-        parts = []
-        for i, device in enumerate(self.devices):
-            extent = max(0, min(length, self.shape[axis] - i * length))
-            with engine.link.on(device):
-                shape = (*self.shape[:axis], extent, *self.shape[axis + 1 :])
-                parts.append(engine.link.kind.empty(shape, self.dtype, self._order))
-        return Sharded(parts, axis)
+    def _write(
+        self,
+        kind: ArrayKind,
+        device: int,
+        operands: Sequence[Any],
+        c: Any,
+        d: Any,
+        alpha: Any,
+        beta: Any,
+        extras: Sequence[Any],
+    ) -> None:
+        if self.by_step is None:
+            super()._write(kind, device, operands, c, d, alpha, beta, extras)
+            return
+        sums = gathered(self.engine.link, self.by_step.compute(operands), self.devices[0])
+        if c is not None or alpha != 1 or self._request.epilogue is not None:
+            if sums.dtype != self._sums_in:
+                narrow, sums = sums, kind.empty(sums.shape, self._sums_in, self._order)
+                kind.copy(sums, narrow)
+            self._complete(kind, device, {}, sums, c, alpha, beta, extras)
+        kind.copy(d, sums)
 
     def _check(self, operands: Sequence[Any]) -> None:
         wanted = self._request.operands
@@ -191,12 +162,24 @@ class DevicesPlan(DistributedPlan):
         return printable("\n".join([*self._lines(), super().explain(detail=detail)]))
 
     def _lines(self) -> Iterator[str]:
-        job, cut = self.job, self.cut
-        names = dict(zip((m for t in self._parsed.inputs for m in t), self._letters(), strict=True))
         yield f"{self.subscripts} on {count(len(self.devices), 'device')} {list(self.devices)}, {self.dtype}"
-        if not cut.lengths:
+        terms = self.subscripts.split("->")[0].split(",")
+        for i, axis in enumerate(self._layout):
+            if axis is not None:
+                yield f"  operand {i} is cut along {terms[i][axis]}"
+        if not self.is_shared:
             yield "  shared    not: one device takes less time"
             return
+        yield from self._steps_told() if self.by_step is not None else self._cut_told()
+        if self.arch != "cpu" and self._request.device is not None and not peer_access(self.devices):
+            yield "  link      through the host: no peer access"
+        if self.cut.is_time:
+            cost = self.cut.cost if self.by_step is None else self.by_step.cost
+            yield f"  expected  {format_seconds(1e-6 * cost)}, on one device {format_seconds(1e-6 * self.alone.cost)}"
+
+    def _cut_told(self) -> Iterator[str]:
+        job, cut = self.job, self.cut
+        names = dict(zip((m for t in self._parsed.inputs for m in t), self._letters(), strict=True))
         kinds = [
             f"{names[m]} ({'kept' if m in self._network.output else 'summed'}, {n} of {self._network.extents[m]})"
             for m, n in cut.lengths
@@ -205,13 +188,18 @@ class DevicesPlan(DistributedPlan):
         for device, share in zip(self.devices, self.engine.shares(job), strict=True):
             done = sum(map(job.slices, share))
             yield f"  device {device:<3} {count(done, 'slice')}, {_spell_parts(share, job.grid.parts)}"
-        for i, axis in enumerate(self._layout):
-            if axis is not None:
-                yield f"  operand {i} is cut along {self.subscripts.split('->')[0].split(',')[i][axis]}"
-        how = "" if self._peers else ", through the host: no peer access"
-        yield f"  link      {format_bytes(cut.moved)} of operands, {format_bytes(cut.returned)} of sums{how}"
-        if cut.us is not None and self.alone.us is not None:
-            yield (f"  expected  {format_seconds(1e-6 * cut.us)}, on one device {format_seconds(1e-6 * self.alone.us)}")
+        yield f"  link      {format_bytes(cut.moved)} of operands, {format_bytes(cut.returned)} of sums"
+
+    def _steps_told(self) -> Iterator[str]:
+        assert self.by_step is not None
+        names = dict(zip((m for t in self._parsed.inputs for m in t), self._letters(), strict=True))
+        steps = self.by_step.steps
+        yield f"  steps     {self.by_step.count} of {len(steps)} are shared, the others run on device {self.devices[0]}"
+        for number, s in enumerate(steps):
+            if s.shared is not None:
+                (mode, length), *_ = s.lengths
+                kept, whole = "kept" if mode in s.step.modes else "summed", self._network.extents[mode]
+                yield f"  step {number + 1:<4} cut along {names[mode]} ({kept}, {length} of {whole})"
 
     def _letters(self) -> str:
         return "".join(self.subscripts.split("->")[0].split(","))
@@ -254,18 +242,27 @@ def share_out(
     network, path = network_of(request, plan.path if len(request.operands) > 2 else True)
     layout = [x.axis if isinstance(x, Sharded) else None for x in operands]
     inputs = parse(request.spec, [len(t.shape) for t in request.operands]).inputs
-    engine = DeviceEngine(devices, link, network, inputs)
-    costs = _Costs(plan, network, path, len(devices), layout, inputs, shard)
-    alone = costs.of(())
-    if 0 in network.extents or len(devices) == 1:
-        cut = alone
-    elif isinstance(plan, SlicedPlan):
+    modes = [None if axis is None else t[axis] for t, axis in zip(inputs, layout, strict=True)]
+    wanted = None if shard is None else network.output[plan.subscripts.split("->")[1].index(shard)]
+    bare = dense_request(bare_request(request, plan.dtype), path)
+    costs = Costs(bare, network, inputs, plan.result.d, len(devices))
+    cut = alone = costs.of((), modes, wanted)
+    by_step = None
+    if isinstance(plan, SlicedPlan):
         way = spread(network, plan.lengths, len(devices))  # as it is, where it has as many slices
-        cut = alone if way is None else costs.of(way.lengths)
+        cut = alone if way is None else costs.of(way.lengths, modes, wanted)
+    elif 0 not in network.extents and len(devices) > 1:
+        cut = costs.best(modes, wanted)
+        if len(network.steps) > 1:
+            first = None if request.device is None else link.number(devices[0])
+            by_step = stepwise(bare, network, inputs, modes, wanted, devices, link, request.operands, first)
+    if by_step is not None and by_step.cost < cut.cost:
+        cut = alone
     else:
-        cut = costs.best(alone)
+        by_step = None
+    engine = DeviceEngine(devices, link, network, inputs)
     made = replace(request, memory_limit=None)
-    return DevicesPlan(made, free, path, network, cut, alone, engine, shard, layout)
+    return DevicesPlan(made, free, path, network, (cut, alone, by_step), engine, shard, layout)
 
 
 def _link(plan: ContractionPlan, kind: Any) -> Link:
@@ -291,96 +288,5 @@ def check_devices(devices: Sequence[int], arch: str, here: bool) -> None:
         raise OptionError(f"devices={devices!r} names a GPU twice")
     if arch == "cpu" or not here:
         return
-    from gett.slices.recipe import kind_of
-
     for x in numbers:
         kind_of(arch, x)
-
-
-class _Costs:
-    """What cuts take: by the cost model on GPUs, by products and moved elements on the CPU."""
-
-    def __init__(
-        self,
-        plan: ContractionPlan,
-        network: Network,
-        path: Path,
-        devices: int,
-        layout: Sequence[int | None],
-        inputs: Sequence[Sequence[int]],
-        shard: str | None,
-    ) -> None:
-        self._plan, self._network, self._n = plan, network, devices
-        self._layout, self._inputs = layout, inputs
-        self._bare = None if plan.arch == "cpu" else dense_request(bare_request(plan.request, plan.dtype), path)
-        self._shard = None if shard is None else network.output[plan.subscripts.split("->")[1].index(shard)]
-
-    def best(self, alone: Cut) -> Cut:
-        """The cut that takes least time, which may be none."""
-        network, n = self._network, self._n
-        modes = sorted({m for t in network.terms for m in t if network.extents[m] >= n})
-        lengths = [((m, -(-network.extents[m] // n)),) for m in modes]
-        ranked = sorted(lengths, key=lambda x: (cost_of_cut(network, dict(x)) + self._moves(x), x))
-        if self._bare is None:
-            return self.of(ranked[0]) if ranked else alone
-        found = [self._chunked(x) for x in ranked[:FORECAST]]
-        return min([alone, *found], key=lambda x: x.rank)
-
-    def _chunked(self, lengths: tuple[tuple[int, int], ...]) -> Cut:
-        """A cut, in chunks where operands move."""
-        cut = self.of(lengths)
-        ((mode, length),) = lengths
-        rate = arch_facts(self._plan.arch).link_tbps * 1e6
-        if cut.us is None or cut.moved / rate < HIDDEN * cut.us or length < CHUNKS:
-            return cut
-        count = next((k for k in range(CHUNKS, 2 * CHUNKS) if length % k == 0), CHUNKS)
-        chunks = self.of(((mode, -(-length // count)),))
-        assert chunks.us is not None
-        hidden = replace(chunks, us=chunks.us - (1 - 1 / CHUNKS) * min(cut.moved / rate, chunks.us / 2))
-        return min(cut, hidden, key=lambda x: x.rank)
-
-    def _moves(self, lengths: tuple[tuple[int, int], ...]) -> int:
-        """Elements that cross the link, as products: a cut along the axis of a sharded operand moves nothing of it."""
-        moved, returned = self._bytes(lengths)
-        facts = arch_facts("sm_90a" if self._plan.arch == "cpu" else self._plan.arch)
-        slower = facts.dram_tbps / facts.link_tbps
-        return int(MOVED * slower * (moved + returned)) // self._plan.dtype.itemsize
-
-    def _bytes(self, lengths: tuple[tuple[int, int], ...]) -> tuple[int, int]:
-        cut = dict(lengths)
-        moved = 0
-        others = self._n - 1
-        for i, (modes, axis) in enumerate(zip(self._inputs, self._layout, strict=True)):
-            nbytes = self._plan.request.operands[i].nbytes
-            if axis is not None:
-                there = modes[axis] in cut and len(cut) == 1
-                moved += 0 if there else nbytes * others // self._n
-            elif cut:
-                moved += nbytes * others // self._n if any(m in cut for m in modes) else nbytes * others
-        whole = self._plan.result.d.nbytes
-        if not cut:
-            return moved, 0 if self._shard is None else whole * others // self._n
-        kept = [m for m in cut if m in self._network.output]
-        if kept and len(kept) == len(cut):
-            return moved, 0 if self._shard in kept else whole * others // self._n
-        return moved, whole * others
-
-    def of(self, lengths: tuple[tuple[int, int], ...]) -> Cut:
-        """What a cut takes."""
-        moved, returned = self._bytes(lengths)
-        if self._bare is None:
-            return Cut(lengths, None, moved, returned)
-        facts = arch_facts(self._plan.arch)
-        us = (moved + returned) / (facts.link_tbps * 1e6) + (SHARING_US if lengths else 0.0)
-        way = slicing(self._network, dict(lengths))
-        work = SliceWork(self._bare, self._network, way, find_plan)
-        shape = work.grid.shape(0)
-        sums = packed(replace(self._plan.result.d, shape=shape))
-        slices = -(-work.grid.parts * work.grid.summed // (self._n if lengths else 1))
-        part = work.part(work.lengths, sums, add=False)
-        us += sum(_us(x.plan) for x in work.once) + slices * _us(part)
-        return Cut(lengths, us, moved, returned)
-
-
-def _us(plan: ContractionPlan) -> float:
-    return sum(s.schedule.forecast.us for s in plan.steps if s.schedule is not None)

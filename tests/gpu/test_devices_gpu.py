@@ -46,7 +46,7 @@ def right(case: str, arrays: list[Any], dtype: str) -> Any:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", CASES)
 def test_shared_contractions_are_exact(cupy, devices, case, dtype, monkeypatch):
-    monkeypatch.setattr("gett.slices.devices.SHARING_US", -1e6)  # they are cut, however small
+    monkeypatch.setattr("gett.slices.cuts.SHARING_US", -1e6)  # they are cut, however small
     arrays = integers(case, CASES[case], dtype)
     want = right(case, arrays, dtype)
     here = [cupy.asarray(x) for x in arrays]
@@ -67,8 +67,8 @@ def test_shared_contractions_are_exact(cupy, devices, case, dtype, monkeypatch):
 
 
 def test_operands_that_move_in_chunks(cupy, devices, monkeypatch):
-    monkeypatch.setattr("gett.slices.devices.HIDDEN", 0.0)
-    monkeypatch.setattr("gett.slices.devices.SHARING_US", -1e6)
+    monkeypatch.setattr("gett.slices.cuts.HIDDEN", 0.0)
+    monkeypatch.setattr("gett.slices.cuts.SHARING_US", -1e6)
     rng = np.random.default_rng(0)
     v, t = rng.integers(-2, 3, (64,) * 4).astype("float64"), rng.integers(-2, 3, (8, 8, 64, 64)).astype("float64")
     here = cupy.asarray(v), cupy.asarray(t)
@@ -82,7 +82,7 @@ def test_operands_that_move_in_chunks(cupy, devices, monkeypatch):
 
 def test_results_of_a_queue_of_shared_calls(cupy, devices, monkeypatch):
     """Operands may be written over as soon as the call has returned: streams keep the order."""
-    monkeypatch.setattr("gett.slices.devices.SHARING_US", -1e6)
+    monkeypatch.setattr("gett.slices.cuts.SHARING_US", -1e6)
     a, b = cupy.ones((512, 512)), cupy.ones((512, 512))
     plan = gett.plan("ij,jk->ik", a, b, devices=devices)
     results = []

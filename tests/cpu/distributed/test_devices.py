@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +94,7 @@ class PlacedLink(Link):
 def placed(monkeypatch):
     """Plans for NumPy's arrays share work among devices with memory of their own."""
     monkeypatch.setattr(module, "_link", lambda plan, kind: PlacedLink())
+    gett.plan_cache.clear()
     State.moved.clear()
     added = SliceRun.add
 
@@ -298,3 +301,80 @@ def test_sharded_tensors_without_devices_are_those_of_the_host():
     s.kind = PlacedLink.kind
     with pytest.raises(gett.OperandError, match="operand 0"):
         gett.einsum("ij,jk->ik", s, a)
+
+
+NETWORKS = ["ab,bc,cd,de->ae", "xab,xbc,xcd->ad", "abc,cd,bde,ef->af", "ab,bc,ca->", "ii,ij,jk->k", "ab,ac,ad->bcd"]
+
+
+@pytest.fixture
+def by_steps(monkeypatch):
+    """Networks are shared step by step, whatever a cut of all would take."""
+    of = module.Costs.of
+
+    def dear(self, lengths, layout, shard):
+        return replace(of(self, lengths, layout, shard), cost=math.inf)
+
+    monkeypatch.setattr(module.Costs, "of", dear)
+    monkeypatch.setattr(module.Costs, "crossing", lambda self, nbytes: 1e-3 * nbytes)
+    gett.plan_cache.clear()
+
+
+@pytest.mark.parametrize("case", NETWORKS)
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("form", ["arrays", "sharded", "mixed"])
+def test_steps_are_shared_one_by_one(placed, by_steps, case, count, form):
+    rng, devices = np.random.default_rng(1), list(range(count))
+    arrays = exact(case, rng, 3, 9)
+    if case.startswith("ii"):
+        arrays[0] = np.ascontiguousarray(arrays[0][:, : arrays[0].shape[0]])
+    want = np.einsum(case, *arrays, optimize=True)
+    shared = 0
+    for shard in (None, *case.split("->")[1]):
+        for axis in range(2):
+            given = [
+                on(x.copy(), 0) if form == "arrays" or (form == "mixed" and i % 2) else cut(x, devices, axis % x.ndim)
+                for i, x in enumerate(arrays)
+            ]
+            plan = gett.plan(case, *given, devices=devices, shard=shard)
+            shared += plan.by_step is not None
+            with PlacedLink().on(0):
+                found = plan(*given)
+            np.testing.assert_array_equal(np.asarray(found), want)
+            if shard is not None:
+                assert found.axis == case.split("->")[1].index(shard)
+                assert [gpu_of(x) for x in found.parts] == devices
+    assert shared
+    gett.plan_cache.clear()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
+def test_factors_and_epilogue_of_steps(by_steps, dtype):
+    rng = np.random.default_rng(0)
+    arrays = [(x % 2).astype(dtype) for x in exact("ab,bc,cd->ad", rng, 4, 8)]
+    c = np.full((arrays[0].shape[0], arrays[2].shape[1]), 2, dtype)
+    want = gett.contract("ab,bc,cd->ad", *arrays, c=c, alpha=2, beta=-1, epilogue=lambda d: d * 0.5)
+    out = np.empty_like(want)
+    found = gett.contract(
+        "ab,bc,cd->ad", *arrays, c=c, alpha=2, beta=-1, out=out, epilogue=lambda d: d * 0.5, devices=[0, 1]
+    )
+    assert found is out
+    assert out.dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(out, want)
+    plan = gett.plan("ab,bc,cd->ad", *arrays, devices=[0, 1])
+    assert plan.by_step is not None
+    assert "steps     " in str(plan)
+    gett.plan_cache.clear()
+
+
+def test_large_steps_of_a_network_are_shared_and_small_ones_are_not():
+    """A chain of eight large matrices, contracted as a balanced tree, and two small ones at its end."""
+    shapes = [*[(6000, 6000)] * 8, (6000, 16), (16, 16)]
+    path = [*[(0, 1)] * 7, (1, 2), (0, 1)]
+    specs = [(s, "float64") for s in shapes]
+    plan = gett.plan("ab,bc,cd,de,ef,fg,gh,hi,ij,jk->ak", *specs, devices=[0, 1], arch="H200", optimize=path)
+    assert plan.by_step is not None
+    assert 0 < plan.by_step.count < len(plan.by_step.steps)
+    assert plan.by_step.cost < 0.75 * plan.alone.cost
+    text = str(plan)
+    assert f"{plan.by_step.count} of 9 are shared, the others run on device 0" in text
+    assert "  step 1    cut along " in text

@@ -67,7 +67,9 @@ INSIDE = {
         "finder",
         "recipe",
         "distributed_plan",
-        "engine",
+        "cuts engine",
+        "shared",
+        "stepwise",
         "devices",
     ],
     "gett.api": [

@@ -1,0 +1,187 @@
+"""Ways to share a contraction among devices, and what each takes.
+
+Owns the cost of a cut: the cost model's time on GPUs, products and moved elements on the CPU, and bytes over the link.
+Knows neither arrays nor streams.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from gett.hw.archs import ArchFacts, arch_facts
+from gett.ir.tensors import TensorSpec, dense_strides
+from gett.network.request import PlanRequest
+from gett.network.slicing import MOVED, Network, cost_of_cut, slicing
+from gett.plans.contraction_plan import ContractionPlan
+from gett.slices.finder import find_plan
+from gett.slices.work import SliceWork, packed
+
+FORECAST = 6  # cuts whose kernels the cost model looks at
+CHUNKS = 8  # slices of each device where operands move to it, so that copies run beside the computation
+SHARING_US = 50.0  # events, requests and last sums that a contraction takes on several devices, until it is measured
+HIDDEN = 0.05  # of the time of the computation: copies that take no longer need no chunks
+
+Lengths = tuple[tuple[int, int], ...]
+"""Each cut mode with its extent in a slice; none where one device computes it all."""
+Modes = Sequence[int | None]
+"""The mode along which each operand is sharded, None where it is an array of the first device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One way to share a contraction.
+
+    Attributes:
+        lengths: The cut modes.
+        cost: Of the slowest device: microseconds on GPUs, products on the CPU.
+        moved: Bytes of operands that cross the link.
+        returned: Bytes of sums that cross the link.
+        is_time: Whether the cost is one of time.
+    """
+
+    lengths: Lengths
+    cost: float
+    moved: int
+    returned: int
+    is_time: bool
+
+
+class Costs:
+    """What cuts of one contraction take."""
+
+    def __init__(
+        self, bare: PlanRequest, network: Network, inputs: Sequence[Sequence[int]], d: TensorSpec, devices: int
+    ) -> None:
+        """Of a contraction.
+
+        Args:
+            bare: It alone, of dense operands, on no device; its path is explicit.
+            network: What the path amounts to.
+            inputs: Modes of each operand in order.
+            d: The result.
+            devices: How many there are.
+        """
+        self.network, self._bare, self._inputs, self._d, self._n = network, bare, inputs, d, devices
+        self._on_cpu = bare.arch == "cpu"
+        self._computed: dict[Lengths, float] = {}
+
+    @cached_property
+    def _facts(self) -> ArchFacts:
+        return arch_facts("sm_90a" if self._on_cpu else self._bare.arch)
+
+    def best(self, layout: Modes, shard: int | None) -> Cut:
+        """The cut of one mode that takes least: none where one GPU takes less; on the CPU one where there is any.
+
+        Args:
+            layout: Of the operands.
+            shard: The mode along which the result is wanted sharded.
+        """
+        alone = self.of((), layout, shard)
+        found = [self._chunked(x, layout, shard) for x in self.promising(layout, shard)]
+        return min(found, key=lambda x: x.cost, default=alone) if self._on_cpu else min([alone, *found], key=_cost)
+
+    def promising(self, layout: Modes, shard: int | None = None) -> list[Lengths]:
+        """Cuts of one mode that may take least, by what a model without kernels says."""
+        network, n = self.network, self._n
+        modes = sorted({m for t in network.terms for m in t if network.extents[m] >= n})
+        lengths: list[Lengths] = [((m, -(-network.extents[m] // n)),) for m in modes]
+
+        def cost(x: Lengths) -> float:
+            return self._products(x) + self._as_products(sum(self.bytes(x, layout, shard)))
+
+        return sorted(lengths, key=lambda x: (cost(x), x))[:FORECAST]
+
+    def of(self, lengths: Lengths, layout: Modes, shard: int | None) -> Cut:
+        """What a cut takes."""
+        moved, returned = self.bytes(lengths, layout, shard)
+        cost = self.compute(lengths) + self.crossing(moved + returned)
+        return Cut(lengths, cost, moved, returned, not self._on_cpu)
+
+    def compute(self, lengths: Lengths) -> float:
+        """The cost of the computation alone."""
+        found = self._computed.get(lengths)
+        if found is None:
+            made = self._products(lengths) if self._on_cpu else self._forecast(lengths)
+            found = self._computed[lengths] = made
+        return found
+
+    def crossing(self, nbytes: int) -> float:
+        """The cost of bytes that cross the link."""
+        return self._as_products(nbytes) if self._on_cpu else nbytes / (self._facts.link_tbps * 1e6)
+
+    def _as_products(self, nbytes: int) -> float:
+        slower = self._facts.dram_tbps / self._facts.link_tbps
+        return MOVED * slower * nbytes / self._d.dtype.itemsize
+
+    def _products(self, lengths: Lengths) -> float:
+        return cost_of_cut(self.network, dict(lengths)) / (self._n if lengths else 1)
+
+    def _forecast(self, lengths: Lengths) -> float:
+        work = SliceWork(self._bare, self.network, slicing(self.network, dict(lengths)), find_plan)
+        sums = packed(replace(self._d, shape=work.grid.shape(0)))
+        slices = math.ceil(work.grid.parts * work.grid.summed / (self._n if lengths else 1))
+        part = work.part(work.lengths, sums, add=False)
+        us = sum(expected_us(x.plan) for x in work.once) + slices * expected_us(part)
+        return us + (SHARING_US if lengths else 0.0)
+
+    def _chunked(self, lengths: Lengths, layout: Modes, shard: int | None) -> Cut:
+        """A cut, in chunks where operands move."""
+        cut = self.of(lengths, layout, shard)
+        ((mode, length),) = lengths
+        moving = self.crossing(cut.moved)
+        if self._on_cpu or moving < HIDDEN * cut.cost or length < CHUNKS:
+            return cut
+        count = next((k for k in range(CHUNKS, 2 * CHUNKS) if length % k == 0), CHUNKS)
+        chunks = self.of(((mode, -(-length // count)),), layout, shard)
+        hidden = (1 - 1 / count) * min(moving, chunks.cost / 2)
+        return min(cut, replace(chunks, cost=chunks.cost - hidden), key=_cost)
+
+    def bytes(self, lengths: Lengths, layout: Modes, shard: int | None) -> tuple[int, int]:
+        """Bytes of operands and of sums that cross the link."""
+        cut = [m for m, _ in lengths]
+        operands = zip(self._bare.operands, self._inputs, layout, strict=True)
+        moved = sum(bytes_moved(x.nbytes, self._n, cut, modes, sharded) for x, modes, sharded in operands)
+        whole, others = self._d.nbytes, self._n - 1
+        if any(m not in self.network.output for m in cut):
+            return moved, whole * others
+        if not cut:
+            return moved, 0 if shard is None else whole * others // self._n
+        return moved, 0 if shard in cut else whole * others // self._n
+
+
+def bytes_moved(nbytes: int, devices: int, cut: Sequence[int], modes: Sequence[int], sharded: int | None) -> int:
+    """Bytes of one operand that cross the link.
+
+    Args:
+        nbytes: Of the operand.
+        devices: How many there are.
+        cut: Modes along which the contraction is cut; none where the first device computes it all.
+        modes: Of the operand.
+        sharded: The mode along which it is sharded, or None.
+    """
+    others = devices - 1
+    if sharded is not None:
+        if not cut or any(m in modes for m in cut):
+            return 0 if [sharded] == list(cut) else nbytes * others // devices
+        return nbytes * others
+    if not cut:
+        return 0
+    return nbytes * others // devices if any(m in cut for m in modes) else nbytes * others
+
+
+def expected_us(plan: ContractionPlan) -> float:
+    """What the cost model expects of a plan for a GPU."""
+    return sum(s.schedule.forecast.us for s in plan.steps if s.schedule is not None)
+
+
+def dense(spec: TensorSpec) -> TensorSpec:
+    """The description of a dense tensor of the same elements."""
+    return replace(spec, strides=dense_strides(spec.shape, spec.dtype.itemsize))
+
+
+def _cost(cut: Cut) -> Any:
+    return cut.cost

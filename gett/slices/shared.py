@@ -1,0 +1,103 @@
+"""`Shared`: a contraction in one cut, computed by several devices from arrays and sharded tensors.
+
+Owns where its result goes. What each device does is the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gett.slices.distributed_plan import Job
+from gett.slices.engine import DeviceEngine
+from gett.slices.links import Link
+from gett.slices.sharded import Sharded
+from gett.slices.views import view
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """One contraction.
+
+    Attributes:
+        engine: The devices.
+        job: What they sum.
+        dtype: Of the result.
+        order: Memory order of a new result.
+        axis: Along which the result is sharded; None for an array of the first device.
+    """
+
+    engine: DeviceEngine
+    job: Job
+    dtype: np.dtype[Any]
+    order: str
+    axis: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the result."""
+        grid = self.job.grid
+        return tuple(grid.extents[m] for m in grid.output)
+
+    def compute(self, operands: Sequence[Any]) -> Any:
+        """The result: an array of the first device, or a sharded tensor."""
+        return self._array(operands) if self.axis is None else self._sharded(operands, self.axis)
+
+    def _array(self, operands: Sequence[Any]) -> Any:
+        engine, grid = self.engine, self.job.grid
+        home, kind = engine.devices[0], engine.link.kind
+        with engine.link.on(home):
+            d = kind.empty(self.shape, self.dtype, self.order)
+            axes = tuple((i, m) for i, m in enumerate(grid.output) if m in dict(grid.outer))
+            for part, total in engine.sums(self.job, operands, lambda part: home):
+                kind.copy(view(d, axes, grid.part(part)), total)
+        return d
+
+    def _sharded(self, operands: Sequence[Any], axis: int) -> Any:
+        engine, grid = self.engine, self.job.grid
+        link, devices = engine.link, engine.devices
+        d = new_sharded(link, self.shape, self.dtype, self.order, devices, axis)
+
+        def owner(part: int) -> int:
+            where = grid.part(part).get(grid.output[axis])
+            start = 0 if where is None else where.start
+            return next(g for i, g in enumerate(devices) if d.range(i).start <= start < d.range(i).stop)
+
+        for part, total in engine.sums(self.job, operands, owner):
+            place = grid.part(part)
+            box = tuple(place.get(m, slice(0, grid.extents[m])) for m in grid.output)
+            for piece in d.pieces(box):
+                device = devices[piece.part]
+                with link.on(device):
+                    link.kind.copy(d.parts[piece.part][piece.inside], link.move(total[piece.target], device))
+        return d
+
+
+def new_sharded(
+    link: Link, shape: Sequence[int], dtype: np.dtype[Any], order: str, devices: Sequence[int], axis: int
+) -> Sharded:
+    """A sharded tensor without values, a part of about the same extent on each device."""
+    length = -(-shape[axis] // len(devices))
+    parts = []
+    for i, device in enumerate(devices):
+        extent = max(0, min(length, shape[axis] - i * length))
+        with link.on(device):
+            parts.append(link.kind.empty((*shape[:axis], extent, *shape[axis + 1 :]), dtype, order))
+    return Sharded(parts, axis)
+
+
+def gathered(link: Link, tensor: Any, device: int) -> Any:
+    """All of a tensor as an array of one device."""
+    if not isinstance(tensor, Sharded):
+        return tensor
+    box = tuple(slice(0, e) for e in tensor.shape)
+    link.begin([device], [p for p in map(link.place, tensor.parts) if p is not None])
+    with link.on(device):
+        whole = link.kind.empty(tensor.shape, tensor.dtype)
+        for piece in tensor.pieces(box):
+            link.kind.copy(whole[piece.target], link.move(tensor.parts[piece.part][piece.inside], device))
+    link.end([device], device)
+    return whole
