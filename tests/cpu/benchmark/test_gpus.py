@@ -31,6 +31,7 @@ def test_a_lattice_is_closed() -> None:
     assert np.ndim(np.einsum(spec, *map(np.ones, shapes), optimize="greedy")) == 0
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs_and_is_drawn(small: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     target, image = tmp_path / "gpus.json", tmp_path / "gpus.png"

@@ -35,7 +35,7 @@ def sum_some(self, node, each=lambda: None):
             time.sleep(0.5)
             os.kill(os.getpid(), signal.SIGKILL)
         if case == "hangs":
-            time.sleep(3)
+            time.sleep(2.5)
     if case == "killed":
         time.sleep(0.02)
     return summed(self, node, each)

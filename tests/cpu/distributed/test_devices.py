@@ -366,6 +366,7 @@ def test_factors_and_epilogue_of_steps(by_steps, dtype):
     gett.plan_cache.clear()
 
 
+@pytest.mark.slow
 def test_large_steps_of_a_network_are_shared_and_small_ones_are_not():
     """A chain of eight large matrices, contracted as a balanced tree, and two small ones at its end."""
     shapes = [*[(6000, 6000)] * 8, (6000, 16), (16, 16)]

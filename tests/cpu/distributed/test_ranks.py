@@ -50,6 +50,7 @@ def test_any_number_of_ranks_gives_the_same_bits_everywhere(tmp_path, want, rank
     assert slices >= 64
 
 
+@pytest.mark.slow
 def test_one_rank_gets_the_result_where_it_is_asked_for(tmp_path, want):
     _, results = run("root", tmp_path, 3)
     assert results[:2] == [None, None]
@@ -78,7 +79,7 @@ def test_integers_are_exact(tmp_path):
         pytest.param(
             "bad", "ShapeError: the plan xab,xbc,xcd->ad takes 3 operands, 1 were given", marks=pytest.mark.slow
         ),
-        ("nothing", "OptionError: arrays is None on rank 0"),
+        pytest.param("nothing", "OptionError: arrays is None on rank 0", marks=pytest.mark.slow),
     ],
 )
 def test_an_error_is_one_of_every_rank(tmp_path, case, message):
