@@ -14,7 +14,7 @@ from gett.plans.call import Call
 from gett.plans.contraction_plan import ContractionPlan
 from gett.plans.plan_cache import plan_cache
 from gett.slices.devices import DevicesPlan, check_devices, share_out
-from gett.slices.sharded import Sharded
+from gett.slices.sharded import Sharded, numpys
 
 Plan = Callable[[Call, str | None], ContractionPlan]
 """Plans a call for one device, of an architecture where that is given."""
@@ -41,7 +41,7 @@ def plan_over(call: Call, plan: Plan, devices: Any, shard: str | None, arch: str
     if sharded:
         if any(isinstance(x, Sharded) for x in (call.out, call.c, *call.extras)):
             raise OptionError("out=, c= and epilogue_args= are arrays of the first GPU; shard= shards a new result")
-        made = [(x.shape, x.dtype) if isinstance(x, Sharded) else x for x in operands]
+        made = [(x.shape, x.dtype) if isinstance(x, Sharded) else numpys(x) for x in operands]
         first = sharded[0]
         if arch is None and first.devices[0] != CPU and len(sharded) == len(operands):
             arch = first.kind.arch(first.devices[0])

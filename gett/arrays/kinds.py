@@ -68,6 +68,12 @@ class ArrayKind(Protocol):
     def base(self, array: Any) -> Any:
         """The array of the numbers that memory holds: without a conjugation that PyTorch has only marked."""
 
+    def to_host(self, array: Any) -> Any:
+        """The numbers that memory holds as a dense NumPy array."""
+
+    def from_host(self, array: Any) -> Any:
+        """A NumPy array as one of this kind on the current device."""
+
     def on(self, device: int) -> AbstractContextManager[Any] | None:
         """A context that makes `device` current, or None where it is current already."""
 
@@ -114,6 +120,12 @@ class NumpyKind:
         return array.transpose(axes)
 
     def base(self, array: Any) -> Any:
+        return array
+
+    def to_host(self, array: Any) -> Any:
+        return np.asarray(array, order="C")
+
+    def from_host(self, array: Any) -> Any:
         return array
 
     def on(self, device: int) -> AbstractContextManager[Any] | None:
@@ -168,6 +180,12 @@ class CupyKind:
 
     def base(self, array: Any) -> Any:
         return array
+
+    def to_host(self, array: Any) -> Any:
+        return np.asarray(array.get(), order="C")
+
+    def from_host(self, array: Any) -> Any:
+        return self.module.asarray(array)
 
     def on(self, device: int) -> AbstractContextManager[Any] | None:
         if self._current() == device:

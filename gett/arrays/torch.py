@@ -218,6 +218,10 @@ class TorchLibrary:
         """The tensor of the numbers that memory holds, of one that may be conjugated lazily."""
         return x.conj() if x.is_conj() else x
 
+    def to_host(self, x: Any) -> Any:
+        """The numbers that a tensor's memory holds as a dense NumPy array."""
+        return self.base(x.detach()).cpu().contiguous().numpy()
+
 
 class TorchKind:
     """PyTorch's tensors on one GPU.
@@ -240,7 +244,10 @@ class TorchKind:
         guards = getattr(getattr(module._C, "_dynamo", None), "guards", None)
         self._quick: Any = getattr(guards, "_empty_strided_cuda", None) if self.only else None
         self._no_memory = module.cuda.OutOfMemoryError
-        self.describe, self.base = library.describe, library.base
+        self.describe, self.base, self.to_host = library.describe, library.base, library.to_host
+
+    def from_host(self, array: Any) -> Any:
+        return self._library.module.as_tensor(array, device=self._device)
 
     def device(self, array: Any) -> int:
         return int(array.get_device())

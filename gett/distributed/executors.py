@@ -21,7 +21,7 @@ from gett.distributed.places import device_for, local_number, name
 from gett.distributed.reports import Report
 from gett.distributed.saved import Saved
 from gett.errors import DistributedError, GettError, OptionError
-from gett.slices.distributed_plan import Job, Totals, on_host
+from gett.slices.distributed_plan import Job, Totals
 from gett.slices.recipe import Recipe, Worker, added
 from gett.slices.sums import Node
 
@@ -73,7 +73,7 @@ def over_executor(
         raise OptionError(f"executor={executor!r} has no submit(): it must be an executor or a Dask client")
 
     def run(job: Job, kind: ArrayKind, given: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        operands = [on_host(kind, x) for x in given]
+        operands = list(map(kind.to_host, given))
         totals = Totals(job, added)
         done = {} if saved is None else saved.begin(job, operands)
         report.begin(job, done)

@@ -11,13 +11,14 @@ from typing import Any
 
 from gett.arrays.interop import gather
 from gett.arrays.kinds import ArrayKind
+from gett.arrays.torch import torch_library
 from gett.distributed.channel import Channel
 from gett.distributed.executors import agree
 from gett.distributed.places import device_for, local_number, name
 from gett.distributed.reports import Report
 from gett.distributed.saved import Saved, digest_of
 from gett.errors import DistributedError
-from gett.slices.distributed_plan import Engine, Job, Totals, on_host
+from gett.slices.distributed_plan import Engine, Job, Totals
 from gett.slices.recipe import Worker, added
 from gett.slices.sums import Node, SumTree
 
@@ -61,7 +62,7 @@ def over_ranks(channel: Channel, *, saved: Saved | None, report: Report, devices
     """
 
     def run(job: Job, kind: ArrayKind, given: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        operands = [on_host(kind, x) for x in given]
+        operands = list(map(kind.to_host, given))
         totals = Totals(job, added)
         done = {} if saved is None else saved.begin(job, operands)
         tasks = job.shares(job.tasks(channel.size, done), channel.size)
@@ -153,8 +154,7 @@ def follow(channel: Channel, arrays: Sequence[Any] | None) -> Job:
     worker, own = _worker(job, start.devices)
     operands = None
     if arrays is not None:
-        kind, _, found = gather(arrays, [f"operand {i}" for i in range(len(arrays))])
-        operands = [on_host(kind, x) for x in found]
+        operands = [_on_host(x, f"operand {i}") for i, x in enumerate(arrays)]
     channel.send(_Hello(own, worker.digest, None if operands is None else [digest_of([x]) for x in operands]), 0)
     if channel.receive(0):
         operands = channel.broadcast(None)
@@ -177,12 +177,20 @@ def follow(channel: Channel, arrays: Sequence[Any] | None) -> Job:
     return job
 
 
+def _on_host(array: Any, name: str) -> Any:
+    """An array of any library as it travels."""
+    torch = torch_library()
+    if torch is not None and isinstance(array, torch.tensor):
+        return torch.to_host(array)
+    kind, _, (found,) = gather([array], [name])
+    return kind.to_host(found)
+
+
 def share_result(channel: Channel, result: Any, root: int | None) -> None:
     """Give the result of rank 0 to the ranks that get one."""
     wanted = [r for r in channel.others if root is None or r == root]
     if wanted:
-        kind, _, (found,) = gather([result], ["the result"])
-        host = on_host(kind, found)
+        host = _on_host(result, "the result")
     for rank in channel.others:
         channel.send(rank in wanted, rank)
         if rank in wanted:

@@ -10,7 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gett.arrays.kinds import NUMPY, ArrayKind, cupy_kind
+import numpy as np
+
+from gett.arrays.kinds import ArrayKind, cupy_kind
+from gett.arrays.torch import torch_library
 from gett.console.formatting import brief, count, format_bytes, format_seconds, printable
 from gett.errors import DeviceError, DTypeError, OptionError, ShapeError
 from gett.ir.subscripts import parse
@@ -19,12 +22,12 @@ from gett.network.request import PlanRequest
 from gett.network.slicing import Network, slicing, spread
 from gett.plans.contraction_plan import ContractionPlan
 from gett.slices.cuts import Costs, Cut
-from gett.slices.distributed_plan import DistributedPlan, dense_request
+from gett.slices.distributed_plan import DistributedPlan, dense_request, refuse_derivatives
 from gett.slices.engine import DeviceEngine
 from gett.slices.limited import network_of
 from gett.slices.links import Link, link_for, peer_access
 from gett.slices.recipe import kind_of
-from gett.slices.sharded import Sharded
+from gett.slices.sharded import Sharded, numpys
 from gett.slices.shared import Shared, gathered
 from gett.slices.sliced_plan import SlicedPlan, bare_request
 from gett.slices.stepwise import Stepwise, stepwise
@@ -93,10 +96,12 @@ class DevicesPlan(DistributedPlan):
             An array of the first GPU, or a `Sharded` one where the plan was made with `shard=`.
         """
         if self.shard is None and not any(isinstance(x, Sharded) for x in operands):
+            refuse_derivatives(operands, options)
             return super().__call__(*operands, **options) if self.is_shared else self.unsliced(*operands, **options)
         given = [name for name, value in options.items() if value is not None]
         if given or self._request.epilogue is not None:
             raise OptionError(f"{given[0] if given else 'epilogue'}= does not go with sharded tensors")
+        operands = tuple(map(numpys, operands))
         self._check(operands)
         axis = None if self.shard is None else self.subscripts.split("->")[1].index(self.shard)
         if self.by_step is None:
@@ -121,6 +126,8 @@ class DevicesPlan(DistributedPlan):
         beta: Any,
         extras: Sequence[Any],
     ) -> None:
+        if kind.name != self.engine.link.name:
+            raise DeviceError(f"the plan was made for {self.engine.link.name}'s arrays, these are {kind.name}'s")
         if self.by_step is None:
             super()._write(kind, device, operands, c, d, alpha, beta, extras)
             return
@@ -136,14 +143,15 @@ class DevicesPlan(DistributedPlan):
         wanted = self._request.operands
         if len(operands) != len(wanted):
             raise ShapeError(f"the plan {self.subscripts} takes {len(wanted)} operands, {len(operands)} were given")
-        kind = self.engine.link.kind
+        link = self.engine.link
         for i, (x, want, axis) in enumerate(zip(operands, wanted, self._layout, strict=True)):
-            if not isinstance(x, Sharded) and (kind is NUMPY) is not (type(x).__module__.split(".")[0] == "numpy"):
-                raise DeviceError(f"operand {i} is a {type(x).__name__}; the plan was made for {kind.name} arrays")
+            if not isinstance(x, Sharded) and _library(x) != link.name:
+                raise DeviceError(f"operand {i} is a {type(x).__name__}; the plan was made for {link.name}'s arrays")
+            dtype = x.dtype if isinstance(x, Sharded) else link.kind_on(self.devices[0]).describe(x).dtype
             if tuple(x.shape) != want.shape:
                 raise ShapeError(f"operand {i} has shape {brief(tuple(x.shape))}, planned was {brief(want.shape)}")
-            if x.dtype != want.dtype:
-                raise DTypeError(f"operand {i} has dtype {x.dtype}, planned was {want.dtype}")
+            if dtype != want.dtype:
+                raise DTypeError(f"operand {i} has dtype {dtype}, planned was {want.dtype}")
             found = x.axis if isinstance(x, Sharded) else None
             if found != axis:
                 raise ShapeError(f"operand {i} is {_spell(found)}, planned was {_spell(axis)}")
@@ -234,8 +242,7 @@ def share_out(
         OptionError, DeviceError, DTypeError: Devices or labels do not fit.
     """
     request, free = plan.request, plan.unsliced if isinstance(plan, SlicedPlan) else plan
-    kind = next((x.kind for x in operands if isinstance(x, Sharded)), None)
-    link = _link(plan, kind)
+    link = _link(plan, operands)
     check_devices(devices, request.arch, request.device is not None)
     if shard is not None and (not isinstance(shard, str) or shard not in plan.subscripts.split("->")[1]):
         raise OptionError(f"shard={shard!r} is no label of the result of {plan.subscripts}")
@@ -265,13 +272,24 @@ def share_out(
     return DevicesPlan(made, free, path, network, (cut, alone, by_step), engine, shard, layout)
 
 
-def _link(plan: ContractionPlan, kind: Any) -> Link:
+def _library(array: Any) -> str:
+    """The name of the library that an array is of, as links have it."""
+    if isinstance(array, np.ndarray):
+        return "NumPy"
+    return {"cupy": "CuPy", "torch": "PyTorch"}.get(type(array).__module__.partition(".")[0], "")
+
+
+def _link(plan: ContractionPlan, operands: Sequence[Any]) -> Link:
+    """What moves the arrays that a plan is for."""
     if plan.arch == "cpu":
         return Link()
-    if kind is not None:
-        return link_for(kind)
-    found = cupy_kind()
-    return Link() if plan.request.device is None or found is None else link_for(found)
+    sharded = next((x.kind for x in operands if isinstance(x, Sharded)), None)
+    if sharded is not None:
+        return link_for(sharded)
+    torch, cupy = torch_library(), cupy_kind()
+    if torch is not None and any(_library(x) == "PyTorch" for x in operands):
+        return link_for(torch.kind(plan.request.device or 0))
+    return Link() if cupy is None else link_for(cupy)
 
 
 def check_devices(devices: Sequence[int], arch: str, here: bool) -> None:

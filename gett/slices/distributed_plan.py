@@ -6,15 +6,16 @@ Owns what is asked of an engine, the `Job`, and what is done with the sums. Know
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gett.arrays.kinds import NUMPY, ArrayKind
+from gett.arrays.torch import torch_library
 from gett.console.formatting import count, printable
-from gett.errors import DTypeError, OptionError
+from gett.errors import DTypeError, GradientError, OptionError
 from gett.ir.tensors import BFLOAT16, dense_strides
 from gett.network.path import Path
 from gett.network.request import PlanRequest
@@ -143,6 +144,15 @@ class DistributedPlan(SlicedPlan):
 
         self._replan = again
 
+    def __call__(self, *operands: Any, **options: Any) -> Any:
+        """As a call of any plan, but for derivatives, which are not recorded.
+
+        Raises:
+            GradientError: PyTorch would record them.
+        """
+        refuse_derivatives(operands, options)
+        return super().__call__(*operands, **options)
+
     @property
     def job(self) -> Job:
         """What the engine computes."""
@@ -170,8 +180,7 @@ class DistributedPlan(SlicedPlan):
             outer = job.grid.part(part)
             sums = total
             if kind is not NUMPY and isinstance(total, np.ndarray):
-                sums = kind.empty(total.shape, self._sums_in, self._order)
-                kind.copy(sums, kind.module.asarray(total))  # type: ignore[attr-defined]
+                sums = kind.from_host(total)
             if changed:
                 self._complete(kind, device, outer, sums, c, alpha, beta, extras)
             kind.copy(view(d, self._output_axes, outer), sums)
@@ -204,14 +213,21 @@ def distribute(plan: ContractionPlan, engine: Engine, least: int) -> Distributed
     return DistributedPlan(replace(request, memory_limit=None), free, path, network, way, engine)
 
 
+def refuse_derivatives(operands: Sequence[Any], options: Mapping[str, Any]) -> None:
+    """Refuse a call of which PyTorch would record derivatives.
+
+    Raises:
+        GradientError: It would.
+    """
+    torch = torch_library()
+    if torch is not None and torch.modes.records([*operands, *options.values(), *options.get("epilogue_args", ())]):
+        raise GradientError(
+            "derivatives are not recorded over several devices or processes: call within torch.no_grad(), or on "
+            "x.detach()"
+        )
+
+
 def dense_request(bare: PlanRequest, path: Path) -> PlanRequest:
     """A contraction of dense operands along a path, on no device."""
     dense = tuple(replace(x, strides=dense_strides(x.shape, x.dtype.itemsize)) for x in bare.operands)
     return replace(bare, operands=dense, device=None, optimize=path if len(dense) > 2 else True)
-
-
-def on_host(kind: ArrayKind, array: Any) -> Any:
-    """An operand as it travels."""
-    if kind is NUMPY:
-        return np.asarray(array, order="C")
-    return np.asarray(kind.base(array).get(), order="C")

@@ -114,7 +114,7 @@ class DeviceEngine:
         self, job: Job, device: int, share: Sequence[Node], operands: Sequence[Any], done: list[tuple[Node, Any]]
     ) -> Iterator[bool]:
         """Ask a device for its nodes, one slice at each turn."""
-        link, kind, recipe = self.link, self.link.kind, job.recipe
+        link, kind, recipe = self.link, self.link.kind_on(device), job.recipe
         sources = [self._source(i, x, device, job, share) for i, x in enumerate(operands)]
         with link.on(device):
             work = self._work(job, device, sources)
@@ -155,7 +155,7 @@ class DeviceEngine:
 
     def _work(self, job: Job, device: int, sources: Sequence[_Source]) -> SliceWork:
         """The slices as a device reads their operands."""
-        recipe, kind = job.recipe, self.link.kind
+        recipe, kind = job.recipe, self.link.kind_on(device)
         given = recipe.bare.operands
         specs = []
         for x, source in zip(given, sources, strict=True):
@@ -237,12 +237,12 @@ class _Pieces:
             self._copies[key], self._events[key] = link.fetch(part[pieces[0].inside], self._device)
             return
         shape = tuple(stop - start for start, stop in box)
-        joined = self._copies[key] = link.kind.empty(shape, operand.dtype)
+        joined = self._copies[key] = link.kind_on(self._device).empty(shape, operand.dtype)
         for piece in pieces:
             copy, event = link.fetch(operand.parts[piece.part][piece.inside], self._device)
             if event is not None:
                 link.wait(self._device, event)
-            link.kind.copy(joined[piece.target], copy)
+            link.kind_on(self._device).copy(joined[piece.target], copy)
 
     def _ready(self, key: Any) -> Any:
         """A copy, which is read from here on."""

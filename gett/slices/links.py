@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gett.arrays.kinds import NUMPY, ArrayKind, cupy_kind
+from gett.arrays.kinds import NUMPY, ArrayKind, CupyKind, cupy_kind
+from gett.arrays.torch import TorchKind, torch_library
 from gett.errors import DeviceError
 
 
@@ -21,12 +22,16 @@ class Link:
     """Moves between places that share one memory: NumPy's arrays, for programs that are tried without GPUs.
 
     Attributes:
-        kind: Of the arrays.
+        name: The library of the arrays.
         moved: Bytes that were copied between devices since the last `begin`.
     """
 
-    kind: Any = NUMPY
+    name = "NumPy"
     moved = 0
+
+    def kind_on(self, device: int) -> ArrayKind:
+        """Of the arrays of a device."""
+        return NUMPY
 
     def place(self, array: Any) -> int | None:
         """The device of an array; None where every device reads it."""
@@ -58,40 +63,52 @@ class Link:
         """From here on the home waits for all devices; what copies have read may go."""
 
 
-class CupyLink(Link):
-    """CuPy's arrays: copies by the copy engines, with peer access where the hardware has it."""
+class StreamLink(Link):
+    """GPUs, whose streams keep the order: what the libraries of arrays share."""
 
-    def __init__(self) -> None:
-        """For all GPUs."""
-        self.kind = cupy_kind()
-        assert self.kind is not None
-        self._cupy = self.kind.module
-        self._copies: dict[int, Any] = {}
+    def __init__(self, module: Any) -> None:
+        """For all GPUs; `module` is the library."""
+        self._module = module
+        self._sides: dict[int, Any] = {}
         self._alive: list[Any] = []
         self._ready: dict[int, Any] = {}
-
-    def place(self, array: Any) -> int | None:
-        return int(array.data.device_id)
 
     def number(self, device: int) -> int:
         return device
 
-    def on(self, device: int) -> AbstractContextManager[Any]:
-        context: AbstractContextManager[Any] = self._cupy.cuda.Device(device)
-        return context
+    def _stream(self, device: int) -> Any:
+        """The current stream of a device."""
+        raise NotImplementedError
+
+    def _new_stream(self, device: int) -> Any:
+        raise NotImplementedError
+
+    def _new_event(self) -> Any:
+        raise NotImplementedError
+
+    def _dense(self, array: Any) -> Any:
+        """The array itself, or a dense copy on the current device."""
+        raise NotImplementedError
+
+    def _copied(self, array: Any, source: int, device: int) -> Any:
+        """A copy on a device of a dense array, made by the streams beside the current ones."""
+        raise NotImplementedError
+
+    def _side(self, device: int) -> Any:
+        """The stream beside the current one, for copies."""
+        found = self._sides.get(device)
+        return self._sides.setdefault(device, self._new_stream(device)) if found is None else found
 
     def _event(self, device: int, stream: Any = None) -> Any:
         """What is done once a device has done what it was asked for."""
-        cuda = self._cupy.cuda
-        with cuda.Device(device):
-            event = cuda.Event(disable_timing=True)
-            event.record(cuda.get_current_stream() if stream is None else stream)
+        with self.on(device):
+            event = self._new_event()
+            event.record(self._stream(device) if stream is None else stream)
         return event
 
     def wait(self, device: int, event: Any) -> None:
-        cuda = self._cupy.cuda
-        with cuda.Device(device):
-            cuda.get_current_stream().wait_event(event)
+        with self.on(device):
+            self._stream(device).wait_event(event)
 
     def begin(self, devices: Sequence[int], places: Sequence[int]) -> None:
         self.moved = 0
@@ -102,27 +119,20 @@ class CupyLink(Link):
                     self.wait(device, event)
 
     def fetch(self, array: Any, device: int) -> tuple[Any, Any]:
-        cuda, cupy = self._cupy.cuda, self._cupy
         source = self.place(array)
         assert source is not None
-        with cuda.Device(source):
-            dense = cupy.asarray(array, order="C")
+        with self.on(source):
+            dense = self._dense(array)
         if source == device:
             return dense, None
         ready = self._ready.get(source)
         if ready is None or dense is not array:
             ready = self._event(source)
-        self.moved += dense.nbytes
-        with cuda.Device(device):
-            copy = cupy.empty(dense.shape, dense.dtype)
-            stream = self._copies.get(device)
-            if stream is None:
-                stream = self._copies[device] = cuda.Stream(non_blocking=True)
-            stream.wait_event(self._event(device))  # the memory may have had another use
-            stream.wait_event(ready)
-            copy.data.copy_from_device_async(dense.data, dense.nbytes, stream)
+        self.moved += int(dense.nbytes)
+        with self.on(device):
+            copy = self._copied(dense, ready, device)
         self._alive += [dense, copy]
-        return copy, self._event(device, stream)
+        return copy, self._event(device, self._side(device))
 
     def move(self, array: Any, device: int) -> Any:
         source = self.place(array)
@@ -135,14 +145,91 @@ class CupyLink(Link):
         return copy
 
     def end(self, devices: Sequence[int], home: int) -> None:
+        for device, side in self._sides.items():
+            self.wait(device, self._event(device, side))
         for device in devices:
-            if device in self._copies:
-                self.wait(device, self._event(device, self._copies[device]))
             if device != home:
                 self.wait(home, self._event(device))
                 self.wait(device, self._event(home))  # what is freed now is used again behind its last reader
         self._alive.clear()
         self._ready.clear()
+
+
+class CupyLink(StreamLink):
+    """CuPy's arrays: copies by the copy engines, with peer access where the hardware has it."""
+
+    name = "CuPy"
+
+    def kind_on(self, device: int) -> ArrayKind:
+        found = cupy_kind()
+        assert found is not None
+        return found
+
+    def place(self, array: Any) -> int | None:
+        return int(array.data.device_id)
+
+    def on(self, device: int) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = self._module.cuda.Device(device)
+        return context
+
+    def _stream(self, device: int) -> Any:
+        return self._module.cuda.get_current_stream()
+
+    def _new_stream(self, device: int) -> Any:
+        return self._module.cuda.Stream(non_blocking=True)
+
+    def _new_event(self) -> Any:
+        return self._module.cuda.Event(disable_timing=True)
+
+    def _dense(self, array: Any) -> Any:
+        return self._module.asarray(array, order="C")
+
+    def _copied(self, array: Any, ready: Any, device: int) -> Any:
+        copy = self._module.empty(array.shape, array.dtype)
+        side = self._side(device)
+        side.wait_event(self._event(device))  # the memory may have had another use
+        side.wait_event(ready)
+        copy.data.copy_from_device_async(array.data, array.nbytes, side)
+        return copy
+
+
+class TorchLink(StreamLink):
+    """PyTorch's tensors. A copy between two GPUs runs in the source's stream, so both have a stream beside."""
+
+    name = "PyTorch"
+
+    def kind_on(self, device: int) -> ArrayKind:
+        library = torch_library()
+        assert library is not None
+        return library.kind(device)
+
+    def place(self, array: Any) -> int | None:
+        return int(array.get_device())
+
+    def on(self, device: int) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = self._module.cuda.device(device)
+        return context
+
+    def _stream(self, device: int) -> Any:
+        return self._module.cuda.current_stream(device)
+
+    def _new_stream(self, device: int) -> Any:
+        return self._module.cuda.Stream(device)
+
+    def _new_event(self) -> Any:
+        return self._module.cuda.Event()
+
+    def _dense(self, array: Any) -> Any:
+        return array if array.is_contiguous() else array.contiguous()
+
+    def _copied(self, array: Any, ready: Any, device: int) -> Any:
+        copy = self._module.empty(array.shape, dtype=array.dtype, device=self._module.device("cuda", device))
+        source, target = self._side(array.get_device()), self._side(device)
+        target.wait_event(self._event(device))
+        source.wait_event(ready)
+        with self._module.cuda.stream(source), self._module.cuda.stream(target):
+            copy.copy_(array, non_blocking=True)
+        return copy
 
 
 def link_for(kind: ArrayKind) -> Link:
@@ -153,11 +240,12 @@ def link_for(kind: ArrayKind) -> Link:
     """
     if kind is NUMPY:
         return Link()
-    if kind is cupy_kind():
-        return CupyLink()
-    raise DeviceError(
-        f"devices= takes CuPy arrays, these are {kind.name}'s: cupy.from_dlpack(x) is a tensor's memory as an array"
-    )
+    if isinstance(kind, CupyKind):
+        return CupyLink(kind.module)
+    library = torch_library()
+    if library is not None and isinstance(kind, TorchKind):
+        return TorchLink(library.module)
+    raise DeviceError(f"devices= takes NumPy's, CuPy's and PyTorch's arrays, these are {kind.name}'s")
 
 
 def peer_access(devices: Sequence[int]) -> bool:

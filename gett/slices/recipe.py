@@ -127,7 +127,7 @@ class Worker:
         """Take the operands, arrays of the host; what all slices share is computed here."""
         kind, device = self._kind, self._device
         with kind.on(device) or nullcontext():
-            here = operands if kind is NUMPY else [self._kind.module.asarray(x) for x in operands]
+            here = list(map(kind.from_host, operands))
             self._run = self._work.reading(kind, device, here)
 
     def sum(self, node: Node, each: Callable[[], None] = lambda: None) -> Any:
@@ -152,4 +152,4 @@ class Worker:
 
     def to_host(self, value: Any) -> Any:
         """A sum as an array of the host."""
-        return value if self._kind is NUMPY else value.get()
+        return self._kind.to_host(value)

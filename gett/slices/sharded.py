@@ -14,6 +14,7 @@ import numpy as np
 
 from gett.arrays.interop import gather
 from gett.arrays.kinds import NUMPY
+from gett.arrays.torch import torch_library
 from gett.console.formatting import brief, count
 from gett.errors import DTypeError, OptionError, ShapeError
 from gett.slices.links import link_for
@@ -59,7 +60,7 @@ class Sharded:
         """Make a tensor of its parts, which are not copied.
 
         Args:
-            parts: NumPy or CuPy arrays of one library and dtype, whose shapes differ along `axis` at most.
+            parts: NumPy's, CuPy's or PyTorch's arrays of one dtype, whose shapes differ along `axis` at most.
             axis: Negative ones count from the end.
 
         Raises:
@@ -69,6 +70,7 @@ class Sharded:
         """
         if not len(parts):
             raise OptionError("a sharded tensor needs a part at least")
+        parts = [numpys(x) for x in parts]
         found = [gather([x], [f"part {i}"]) for i, x in enumerate(parts)]
         self.parts: tuple[Any, ...] = tuple(
             x if isinstance(x, np.ndarray) else arrays[0] for x, (_, _, arrays) in zip(parts, found, strict=True)
@@ -81,13 +83,15 @@ class Sharded:
             raise OptionError(f"axis={axis!r}: the parts have {count(rank, 'axis', 'axes')}")
         self.axis = axis % rank
         for i, (kind, _, (part,)) in enumerate(found):
-            if kind is not self.kind:
+            if kind.name != self.kind.name:
                 raise DTypeError(f"part {i} is of {kind.name}, part 0 of {self.kind.name}")
             if part.dtype != first.dtype:
                 raise DTypeError(f"part {i} has dtype {part.dtype}, part 0 has {first.dtype}")
             if _without(part.shape, self.axis) != _without(first.shape, self.axis):
-                raise ShapeError(f"part {i} has shape {brief(part.shape)}, part 0 has {brief(first.shape)}")
-        self.dtype: np.dtype[Any] = first.dtype
+                raise ShapeError(
+                    f"part {i} has shape {brief(tuple(part.shape))}, part 0 has {brief(tuple(first.shape))}"
+                )
+        self.dtype = self.kind.describe(first).dtype
         ends = list(itertools.accumulate(x.shape[self.axis] for x in self.parts))
         self._starts = [0, *ends]
         self.shape: tuple[int, ...] = (*first.shape[: self.axis], ends[-1], *first.shape[self.axis + 1 :])
@@ -98,7 +102,7 @@ class Sharded:
 
         NumPy's arrays are cut into views.
         """
-        kind, _, (found,) = gather([array], ["the array"])
+        kind, _, (found,) = gather([numpys(array)], ["the array"])
         link = link_for(kind)
         rank = len(found.shape)
         if not -rank <= axis < rank:
@@ -139,7 +143,7 @@ class Sharded:
 
     def get(self) -> Any:
         """The whole tensor as a NumPy array."""
-        return np.concatenate([x if self.kind is NUMPY else x.get() for x in self.parts], self.axis)
+        return np.concatenate(list(map(self.kind.to_host, self.parts)), self.axis)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """`get`, of parts that are NumPy's arrays.
@@ -157,6 +161,13 @@ class Sharded:
     def __repr__(self) -> str:
         extents = " + ".join(str(x.shape[self.axis]) for x in self.parts)
         return f"<Sharded {self.shape} {self.dtype}, axis {self.axis}: {extents} on {list(self.devices)}>"
+
+
+def numpys(array: Any) -> Any:
+    """The memory of a tensor of the host as NumPy's array; anything else as it is."""
+    torch = torch_library()
+    held = torch is not None and isinstance(array, torch.tensor) and array.device.type == "cpu"
+    return array.detach().resolve_conj().numpy() if held else array
 
 
 def _without(shape: Sequence[int], axis: int) -> tuple[int, ...]:

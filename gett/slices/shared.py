@@ -48,7 +48,8 @@ class Shared:
 
     def _array(self, operands: Sequence[Any]) -> Any:
         engine, grid = self.engine, self.job.grid
-        home, kind = engine.devices[0], engine.link.kind
+        home = engine.devices[0]
+        kind = engine.link.kind_on(home)
         with engine.link.on(home):
             d = kind.empty(self.shape, self.dtype, self.order)
             axes = tuple((i, m) for i, m in enumerate(grid.output) if m in dict(grid.outer))
@@ -72,7 +73,7 @@ class Shared:
             for piece in d.pieces(box):
                 device = devices[piece.part]
                 with link.on(device):
-                    link.kind.copy(d.parts[piece.part][piece.inside], link.move(total[piece.target], device))
+                    link.kind_on(device).copy(d.parts[piece.part][piece.inside], link.move(total[piece.target], device))
         return d
 
 
@@ -85,7 +86,7 @@ def new_sharded(
     for i, device in enumerate(devices):
         extent = max(0, min(length, shape[axis] - i * length))
         with link.on(device):
-            parts.append(link.kind.empty((*shape[:axis], extent, *shape[axis + 1 :]), dtype, order))
+            parts.append(link.kind_on(device).empty((*shape[:axis], extent, *shape[axis + 1 :]), dtype, order))
     return Sharded(parts, axis)
 
 
@@ -96,8 +97,9 @@ def gathered(link: Link, tensor: Any, device: int) -> Any:
     box = tuple(slice(0, e) for e in tensor.shape)
     link.begin([device], [p for p in map(link.place, tensor.parts) if p is not None])
     with link.on(device):
-        whole = link.kind.empty(tensor.shape, tensor.dtype)
+        kind = link.kind_on(device)
+        whole = kind.empty(tensor.shape, tensor.dtype)
         for piece in tensor.pieces(box):
-            link.kind.copy(whole[piece.target], link.move(tensor.parts[piece.part][piece.inside], device))
+            kind.copy(whole[piece.target], link.move(tensor.parts[piece.part][piece.inside], device))
     link.end([device], device)
     return whole

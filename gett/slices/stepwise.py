@@ -99,7 +99,7 @@ class Stepwise:
                 assert s.plan is not None
                 whole = [gathered(link, x, self.home) for x in inputs]
                 with link.on(self.home):
-                    found = s.plan.run(link.kind, link.number(self.home), whole)
+                    found = s.plan.run(link.kind_on(self.home), link.number(self.home), whole)
                     found = np.asarray(found) if isinstance(found, np.generic) else found
             tensors[s.step.output] = found
             for i in s.done:

@@ -119,7 +119,7 @@ def test_devices_that_do_not_exist_are_named(cupy):
 
 
 def test_arrays_move_in_the_order_of_streams(cupy, devices):
-    link = CupyLink()
+    link = CupyLink(cupy)
     x = cupy.arange(1 << 20, dtype="float64").reshape(1024, 1024)
     link.begin(devices, [0])
     for device in devices:
@@ -147,3 +147,32 @@ def test_slices_over_an_executor_on_gpus(cupy, devices, dtype):
         results.append(found.get())
         np.testing.assert_array_equal(results[-1], right(case, arrays, dtype))
     assert math.prod(results[0].shape) == math.prod(results[1].shape)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64"])
+def test_tensors_of_pytorch_are_shared(devices, dtype, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr("gett.slices.cuts.SHARING_US", -1e6)
+    gett.plan_cache.clear()
+    a, b = (torch.randint(-2, 3, s, device="cuda:0").to(getattr(torch, dtype)) for s in ((160, 130), (130, 90)))
+    want = a.cpu() @ b.cpu()
+    found = gett.einsum("ij,jk->ik", a, b, devices=devices)
+    assert found.device == a.device
+    assert found.dtype == a.dtype
+    assert torch.equal(found.cpu(), want)
+    for axis in (0, 1):
+        cut = gett.Sharded.cut(a, devices, axis)
+        assert [x.get_device() for x in cut.parts] == devices
+        assert torch.equal(gett.einsum("ij,jk->ik", cut, b, devices=devices).cpu(), want)
+        parts = gett.einsum("ij,jk->ik", cut, b, devices=devices, shard="k")
+        assert torch.equal(torch.cat([x.cpu() for x in parts.parts], 1), want)
+    gett.plan_cache.clear()
+
+
+def test_tensors_of_pytorch_over_an_executor():
+    torch = pytest.importorskip("torch")
+    a, b = (torch.randint(-2, 3, s, device="cuda").double() for s in ((160, 130), (130, 90)))
+    with ThreadPoolExecutor(2) as pool:
+        found = gett.distributed.contract(gett.plan("ij,jk->ik", a, b), (a, b), executor=pool, slices=8)
+    assert found.device == a.device
+    assert torch.equal(found, a @ b)
