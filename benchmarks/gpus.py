@@ -29,6 +29,12 @@ from benchmarks.timing import GpuTimer, measure_cpu
 from gett.console.formatting import format_table
 
 LADDER = "abef,ijef->ijab"
+# A name, the axis along which each operand of the ladder is cut, and the label of the result.
+CUTS = (
+    ("summed mode cut", (2, 2), None),
+    ("summed mode cut, result sharded", (2, 2), "a"),
+    ("kept mode cut", (0, 0), "a"),
+)
 OCCUPIED, VIRTUAL = (40, 200), (4, 24)  # on GPUs, and without: occupied is the first of each pair
 GRID = (7, 7, 6, "complex64"), (5, 5, 8, "complex64")  # rows, columns and bond of a network, on GPUs and without
 PEAKS = 30
@@ -95,7 +101,7 @@ def ladder_rows(xp: Any, devices: Sequence[int], on_gpu: bool) -> list[dict[str,
     want = one(big, small, out=out).copy()
     single = measured({"one": lambda: one(big, small, out=out)}, on_gpu)["one"]
     rows = []
-    for name, axes, shard in (("summed mode cut", (2, 2), None), ("kept mode cut", (0, None), "a")):
+    for name, axes, shard in CUTS:
         given = [x if k is None else gett.Sharded.cut(x, devices, k) for x, k in zip((big, small), axes, strict=True)]
         rows.append(_ladder_row(name, devices, given, want, single, shard, on_gpu))
         del given
@@ -118,6 +124,26 @@ def _ladder_row(
         "bytes": plan.engine.link.moved,
         "us": {"one": single, **measured({"all": lambda: plan(*given)}, on_gpu)},
     }
+
+
+def expected_rows() -> list[dict[str, Any]]:
+    """What the cost model expects of the ladder on 2, 4 and 8 H200, with operands that are sharded already."""
+    o, v = OCCUPIED
+    rows = []
+    whole = gett.plan(LADDER, ((v,) * 4, "float64"), ((o, o, v, v), "float64"), arch="H200")
+    one = sum(s.schedule.forecast.us for s in whole.steps if s.schedule is not None)
+    for name, axes, shard in CUTS:
+        for count in (2, 4, 8):
+            given = [_zeros(shape, axis, count) for shape, axis in zip(((v,) * 4, (o, o, v, v)), axes, strict=True)]
+            plan = gett.plan(LADDER, *given, devices=range(count), shard=shard, arch="H200")
+            rows.append({"name": f"ladder, {name}", "devices": count, "us": plan.cut.cost, "one": one})
+    return rows
+
+
+def _zeros(shape: tuple[int, ...], axis: int | None, count: int) -> Any:
+    """A tensor without memory, in parts along an axis."""
+    whole = np.broadcast_to(np.float64(0), shape)
+    return whole if axis is None else gett.Sharded.cut(whole, range(count), axis)
 
 
 def ladder_rivals(xp: Any, devices: Sequence[int], big: Any, small: Any, out: Any) -> dict[str, Callable[[], object]]:
@@ -289,6 +315,10 @@ def table(record: dict[str, Any]) -> list[str]:
         lines += [*format_table(head, rows)]
     for x in record["ladder"]:
         lines.append(f"{x['name']}: {x['planned']['bytes']} bytes over the link as planned, {x['bytes']} counted")
+    for x in record["expected"]:
+        lines.append(
+            f"{x['name']}, {x['devices']} H200 by the cost model: {x['one'] / x['us']:.2f} times as fast as one"
+        )
     lines.append("")
     us = record["limit"]["us"]
     rows = [[record["limit"]["name"], _us(us["limited"]), _ratio(us, "limited", "unlimited"),
@@ -349,6 +379,7 @@ def main(
         "devices": len(devices),
         "network": network_row(xp, devices, on_gpu),
         "ladder": ladder_rows(xp, devices, on_gpu),
+        "expected": expected_rows(),
         "limit": limit_row(xp, on_gpu),
         "peaks": peak_rows(xp, on_gpu),
         "ranks": rank_rows(),

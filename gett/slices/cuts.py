@@ -50,6 +50,19 @@ class Cut:
     is_time: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What a tensor asks of the links.
+
+    Attributes:
+        all: Bytes over all links.
+        busiest: Bytes in or out of the device that has most, as far as they follow each other.
+    """
+
+    all: int
+    busiest: int
+
+
 class Costs:
     """What cuts of one contraction take."""
 
@@ -91,15 +104,16 @@ class Costs:
         lengths: list[Lengths] = [((m, -(-network.extents[m] // n)),) for m in modes]
 
         def cost(x: Lengths) -> float:
-            return self._products(x) + self._as_products(sum(self.bytes(x, layout, shard)))
+            moved, returned = self.traffic(x, layout, shard)
+            return self._products(x) + self._as_products(moved.busiest + returned.busiest)
 
         return sorted(lengths, key=lambda x: (cost(x), x))[:FORECAST]
 
     def of(self, lengths: Lengths, layout: Modes, shard: int | None) -> Cut:
         """What a cut takes."""
-        moved, returned = self.bytes(lengths, layout, shard)
-        cost = self.compute(lengths) + self.crossing(moved + returned)
-        return Cut(lengths, cost, moved, returned, not self._on_cpu)
+        moved, returned = self.traffic(lengths, layout, shard)
+        cost = self.compute(lengths) + self.crossing(moved.busiest + returned.busiest)
+        return Cut(lengths, cost, moved.all, returned.all, not self._on_cpu)
 
     def compute(self, lengths: Lengths) -> float:
         """The cost of the computation alone."""
@@ -132,7 +146,9 @@ class Costs:
         """A cut, in chunks where operands move."""
         cut = self.of(lengths, layout, shard)
         ((mode, length),) = lengths
-        moving = self.crossing(cut.moved)
+        operands = zip(self._bare.operands, self._inputs, layout, strict=True)
+        cutting = [operand_traffic(x.nbytes, self._n, [mode], m, at).busiest for x, m, at in operands if mode in m]
+        moving = self.crossing(sum(cutting))  # what all slices read must be there before the first
         if self._on_cpu or moving < HIDDEN * cut.cost or length < CHUNKS:
             return cut
         count = next((k for k in range(CHUNKS, 2 * CHUNKS) if length % k == 0), CHUNKS)
@@ -140,21 +156,40 @@ class Costs:
         hidden = (1 - 1 / count) * min(moving, chunks.cost / 2)
         return min(cut, replace(chunks, cost=chunks.cost - hidden), key=_cost)
 
-    def bytes(self, lengths: Lengths, layout: Modes, shard: int | None) -> tuple[int, int]:
-        """Bytes of operands and of sums that cross the link."""
-        cut = [m for m, _ in lengths]
+    def traffic(self, lengths: Lengths, layout: Modes, shard: int | None) -> tuple[Traffic, Traffic]:
+        """What operands and sums ask of the links."""
+        cut, n = [m for m, _ in lengths], self._n
         operands = zip(self._bare.operands, self._inputs, layout, strict=True)
-        moved = sum(bytes_moved(x.nbytes, self._n, cut, modes, sharded) for x, modes, sharded in operands)
-        whole, others = self._d.nbytes, self._n - 1
+        moved = [operand_traffic(x.nbytes, n, cut, modes, sharded) for x, modes, sharded in operands]
+        total = Traffic(sum(x.all for x in moved), sum(x.busiest for x in moved))
+        whole = self._d.nbytes
         if any(m not in self.network.output for m in cut):
-            return moved, whole * others
-        if not cut:
-            return moved, 0 if shard is None else whole * others // self._n
-        return moved, 0 if shard in cut else whole * others // self._n
+            return total, sums_traffic(whole, n, stays=shard is not None)
+        if (shard is None) if not cut else (shard in cut):
+            return total, Traffic(0, 0)
+        return total, Traffic(whole * (n - 1) // n, whole * (n - 1) // n)
 
 
-def bytes_moved(nbytes: int, devices: int, cut: Sequence[int], modes: Sequence[int], sharded: int | None) -> int:
-    """Bytes of one operand that cross the link.
+def sums_traffic(nbytes: int, devices: int, *, stays: bool = False) -> Traffic:
+    """Of partial sums on all devices, which are added on the first; of more than two each adds a share.
+
+    Args:
+        nbytes: Of the total.
+        devices: How many there are.
+        stays: Whether each keeps its share.
+    """
+    others = devices - 1
+    if stays:
+        return Traffic(nbytes * others, nbytes * others // devices)
+    if devices < 3:
+        return Traffic(nbytes * others, nbytes * others)
+    return Traffic(nbytes * others + nbytes * others // devices, 2 * nbytes * others // devices)
+
+
+def operand_traffic(
+    nbytes: int, devices: int, cut: Sequence[int], modes: Sequence[int], sharded: int | None
+) -> Traffic:
+    """Of one operand.
 
     Args:
         nbytes: Of the operand.
@@ -163,14 +198,15 @@ def bytes_moved(nbytes: int, devices: int, cut: Sequence[int], modes: Sequence[i
         modes: Of the operand.
         sharded: The mode along which it is sharded, or None.
     """
-    others = devices - 1
-    if sharded is not None:
-        if not cut or any(m in modes for m in cut):
-            return 0 if [sharded] == list(cut) else nbytes * others // devices
-        return nbytes * others
+    share = nbytes * (devices - 1) // devices
+    if any(m in cut for m in modes):  # each device has its part of it
+        return Traffic(0, 0) if [sharded] == list(cut) else Traffic(share, share)
     if not cut:
-        return 0
-    return nbytes * others // devices if any(m in cut for m in modes) else nbytes * others
+        return Traffic(0, 0) if sharded is None else Traffic(share, share)
+    everywhere = nbytes * (devices - 1)
+    if sharded is not None:
+        return Traffic(everywhere, share)
+    return Traffic(everywhere, nbytes * math.ceil(math.log2(devices)))  # who has it sends it on
 
 
 def expected_us(plan: ContractionPlan) -> float:

@@ -6,7 +6,7 @@ Owns which device does which slices, and what each has of operands and sums. How
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,9 +25,6 @@ from gett.slices.work import SliceRun, SliceWork, packed
 
 Box = tuple[tuple[int, int], ...]
 """First and one past the last index along each axis."""
-
-Owner = Callable[[int], int]
-"""The device that a part of the result is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +47,59 @@ class _Source:
         return self.array[tuple(slice(x - f, y - f) for f, (x, y) in zip(first, box, strict=True))]
 
 
+@dataclass(slots=True)
+class _Held:
+    """A copy of a box of an operand, from which another device may copy.
+
+    Attributes:
+        array: The copy, or the box of the operand itself.
+        event: When it is there; None where it is.
+        busy: How many copies one after the other it takes until it can be copied again.
+    """
+
+    array: Any
+    event: Any
+    busy: int = 0
+
+
+class PartialSums:
+    """The sums of one part of the result, where several devices formed them."""
+
+    def __init__(self, link: Link, devices: Sequence[int], job: Job, values: Sequence[tuple[Node, Any]]) -> None:
+        """Of some nodes, which are all of the part."""
+        self._link, self._devices, self._job, self._values = link, devices, job, values
+
+    def share(self, where: Index, device: int) -> Any:
+        """A box of the total, formed on a device; each element is asked for once."""
+        totals, found = Totals(self._job, added), None
+        with self._link.on(device):
+            for node, value in self._values:
+                found = totals.put(node, self._link.move(value[where], device))
+        assert found is not None
+        return found[1]
+
+    def on(self, device: int) -> Any:
+        """The total on a device.
+
+        Of more than two sums each device adds a share of the elements, so that no link carries all of them.
+        """
+        link, n = self._link, len(self._devices)
+        kind = link.kind_on(device)
+        spec = kind.describe(self._values[0][1])
+        shape, strides = spec.shape, spec.strides
+        axis = max(range(len(shape)), key=lambda i: (shape[i] >= n, strides[i]), default=None)
+        if len(self._values) < 3 or axis is None or shape[axis] < n:
+            return self.share((), device)
+        with link.on(device):
+            total = kind.empty(shape, spec.dtype, self._job.recipe.order)
+        for i, adding in enumerate(self._devices):
+            where = (*(slice(None),) * axis, slice(i * shape[axis] // n, (i + 1) * shape[axis] // n))
+            piece = self.share(where, adding)
+            with link.on(device):
+                kind.copy(total[where], link.move(piece, device))
+        return total
+
+
 class DeviceEngine:
     """Several GPUs.
 
@@ -66,7 +116,8 @@ class DeviceEngine:
 
     def __call__(self, job: Job, kind: ArrayKind, operands: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Each part with its sum on the home."""
-        return self.sums(job, operands, lambda part: self.devices[0])
+        for part, sums in self.sums(job, operands):
+            yield part, sums.on(self.devices[0])
 
     def shares(self, job: Job) -> list[list[Node]]:
         """The nodes of each device: consecutive terms, about as many slices each."""
@@ -80,45 +131,46 @@ class DeviceEngine:
             found.append(made)
         return found
 
-    def sums(self, job: Job, operands: Sequence[Any], owner: Owner) -> Iterator[tuple[int, Any]]:
-        """Each part with its sum on its owner.
+    def sums(self, job: Job, operands: Sequence[Any]) -> Iterator[tuple[int, PartialSums]]:
+        """Each part with its sums, which are read before the next part is asked for.
 
         Args:
             job: What to compute.
             operands: Arrays, or sharded tensors.
-            owner: Of each part.
         """
         link, devices = self.link, self.devices
         places = [link.place(x) for o in operands for x in (o.parts if isinstance(o, Sharded) else (o,))]
         link.begin(devices, [p for p in places if p is not None])
         try:
             done: list[tuple[Node, Any]] = []
+            held: dict[Any, list[_Held]] = {}
             running = [
-                self._share(job, device, share, operands, done)
+                self._share(job, device, share, operands, done, held)
                 for device, share in zip(devices, self.shares(job), strict=True)
                 if share
             ]
             while running:  # at the first turn all devices ask for copies, ahead of what others compute
                 running = [x for x in running if next(x, None) is not None]
-            totals = Totals(job, added)
-            for node, value in done:
-                device = owner(node.part)
-                with link.on(device):
-                    total = totals.put(node, link.move(value, device))
-                if total:
-                    yield total
+            for part in dict.fromkeys(node.part for node, _ in done):
+                yield part, PartialSums(link, devices, job, [x for x in done if x[0].part == part])
         finally:
             link.end(devices, devices[0])
 
     def _share(
-        self, job: Job, device: int, share: Sequence[Node], operands: Sequence[Any], done: list[tuple[Node, Any]]
+        self,
+        job: Job,
+        device: int,
+        share: Sequence[Node],
+        operands: Sequence[Any],
+        done: list[tuple[Node, Any]],
+        held: dict[Any, list[_Held]],
     ) -> Iterator[bool]:
         """Ask a device for its nodes, one slice at each turn."""
         link, kind, recipe = self.link, self.link.kind_on(device), job.recipe
         sources = [self._source(i, x, device, job, share) for i, x in enumerate(operands)]
         with link.on(device):
             work = self._work(job, device, sources)
-            pieces = _Pieces(link, device, operands, sources, work)
+            pieces = _Pieces(link, device, operands, sources, work, held)
             pieces.fetch(_places(job, share))
         yield True
         with link.on(device):
@@ -186,10 +238,17 @@ class _Pieces:
     """What slices on a device read: views of what is there, copies of what is not."""
 
     def __init__(
-        self, link: Link, device: int, operands: Sequence[Any], sources: Sequence[_Source], work: SliceWork
+        self,
+        link: Link,
+        device: int,
+        operands: Sequence[Any],
+        sources: Sequence[_Source],
+        work: SliceWork,
+        held: dict[Any, list[_Held]],
     ) -> None:
         self._link, self._device, self._operands, self._sources = link, device, operands, sources
         self._read = list(zip(work.variable, work.axes, strict=True))
+        self._held = held
         self._copies: dict[Any, Any] = {}
         self._events: dict[Any, Any] = {}
 
@@ -229,12 +288,11 @@ class _Pieces:
         link, operand = self._link, self._operands[i]
         index: Index = tuple(slice(*x) for x in box)
         if not isinstance(operand, Sharded):
-            self._copies[key], self._events[key] = link.fetch(operand[index], self._device)
+            self._take(key, operand[index])
             return
         pieces = list(operand.pieces(index))
         if len(pieces) == 1:
-            part = operand.parts[pieces[0].part]
-            self._copies[key], self._events[key] = link.fetch(part[pieces[0].inside], self._device)
+            self._take(key, operand.parts[pieces[0].part][pieces[0].inside])
             return
         shape = tuple(stop - start for start, stop in box)
         joined = self._copies[key] = link.kind_on(self._device).empty(shape, operand.dtype)
@@ -243,6 +301,15 @@ class _Pieces:
             if event is not None:
                 link.wait(self._device, event)
             link.kind_on(self._device).copy(joined[piece.target], copy)
+
+    def _take(self, key: Any, array: Any) -> None:
+        """Copy from whichever device has the same box and can send it first: several send at a time."""
+        holders = self._held.setdefault(key, [_Held(array, None)])
+        source = min(holders, key=lambda x: x.busy)
+        copy, event = self._link.fetch(source.array, self._device, source.event)
+        source.busy += 1
+        holders.append(_Held(copy, event, source.busy))
+        self._copies[key], self._events[key] = copy, event
 
     def _ready(self, key: Any) -> Any:
         """A copy, which is read from here on."""

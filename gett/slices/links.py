@@ -48,8 +48,14 @@ class Link:
     def begin(self, devices: Sequence[int], places: Sequence[int]) -> None:
         """From here on devices wait for what was asked for at these places before."""
 
-    def fetch(self, array: Any, device: int) -> tuple[Any, Any]:
-        """A dense copy on a device, made beside what the device computes, and what to `wait` for before it is read."""
+    def fetch(self, array: Any, device: int, after: Any = None) -> tuple[Any, Any]:
+        """A dense copy on a device, made beside what the device computes, and what to `wait` for before it is read.
+
+        Args:
+            array: What is copied.
+            device: Where to.
+            after: What `fetch` gave with `array`, where that is a copy.
+        """
         return np.asarray(array, order="C"), None
 
     def wait(self, device: int, event: Any) -> None:
@@ -118,14 +124,14 @@ class StreamLink(Link):
                 if device != place:
                     self.wait(device, event)
 
-    def fetch(self, array: Any, device: int) -> tuple[Any, Any]:
+    def fetch(self, array: Any, device: int, after: Any = None) -> tuple[Any, Any]:
         source = self.place(array)
         assert source is not None
         with self.on(source):
             dense = self._dense(array)
         if source == device:
             return dense, None
-        ready = self._ready.get(source)
+        ready = self._ready.get(source) if after is None else after
         if ready is None or dense is not array:
             ready = self._event(source)
         self.moved += int(dense.nbytes)
@@ -147,10 +153,12 @@ class StreamLink(Link):
     def end(self, devices: Sequence[int], home: int) -> None:
         for device, side in self._sides.items():
             self.wait(device, self._event(device, side))
-        for device in devices:
-            if device != home:
-                self.wait(home, self._event(device))
-                self.wait(device, self._event(home))  # what is freed now is used again behind its last reader
+        others = [device for device in devices if device != home]
+        for device in others:
+            self.wait(home, self._event(device))
+        over = self._event(home) if others else None
+        for device in others:
+            self.wait(device, over)  # what is freed now is used again behind its last reader, wherever that was
         self._alive.clear()
         self._ready.clear()
 

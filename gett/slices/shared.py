@@ -53,8 +53,8 @@ class Shared:
         with engine.link.on(home):
             d = kind.empty(self.shape, self.dtype, self.order)
             axes = tuple((i, m) for i, m in enumerate(grid.output) if m in dict(grid.outer))
-            for part, total in engine.sums(self.job, operands, lambda part: home):
-                kind.copy(view(d, axes, grid.part(part)), total)
+            for part, sums in engine.sums(self.job, operands):
+                kind.copy(view(d, axes, grid.part(part)), sums.on(home))
         return d
 
     def _sharded(self, operands: Sequence[Any], axis: int) -> Any:
@@ -62,18 +62,14 @@ class Shared:
         link, devices = engine.link, engine.devices
         d = new_sharded(link, self.shape, self.dtype, self.order, devices, axis)
 
-        def owner(part: int) -> int:
-            where = grid.part(part).get(grid.output[axis])
-            start = 0 if where is None else where.start
-            return next(g for i, g in enumerate(devices) if d.range(i).start <= start < d.range(i).stop)
-
-        for part, total in engine.sums(self.job, operands, owner):
+        for part, sums in engine.sums(self.job, operands):
             place = grid.part(part)
             box = tuple(place.get(m, slice(0, grid.extents[m])) for m in grid.output)
             for piece in d.pieces(box):
                 device = devices[piece.part]
+                share = sums.share(piece.target, device)
                 with link.on(device):
-                    link.kind_on(device).copy(d.parts[piece.part][piece.inside], link.move(total[piece.target], device))
+                    link.kind_on(device).copy(d.parts[piece.part][piece.inside], share)
         return d
 
 

@@ -17,7 +17,7 @@ from gett.network.path import PathStep
 from gett.network.request import PlanRequest
 from gett.network.slicing import Network
 from gett.plans.contraction_plan import ContractionPlan
-from gett.slices.cuts import SHARING_US, Costs, Lengths, Modes, bytes_moved, dense
+from gett.slices.cuts import SHARING_US, Costs, Lengths, Modes, dense, operand_traffic, sums_traffic
 from gett.slices.distributed_plan import Job
 from gett.slices.engine import DeviceEngine
 from gett.slices.finder import find_plan
@@ -154,16 +154,16 @@ class _Search:
             cut = [names[m] for m, _ in way]
             total, chosen = costs.compute(way), []
             for i, modes in zip(step.inputs, inputs, strict=True):
+                nbytes = self.specs[i].nbytes
+                moves = {at: operand_traffic(nbytes, self.n, cut, modes, at).busiest for at in self.choices[i]}
                 best = min(
-                    ((c.cost + costs.crossing(bytes_moved(self.specs[i].nbytes, self.n, cut, modes, at)), at)
-                     for at, c in self.choices[i].items()),
-                    key=lambda x: x[0],
-                )  # fmt: skip
+                    ((c.cost + costs.crossing(moves[at]), at) for at, c in self.choices[i].items()), key=lambda x: x[0]
+                )
                 total += best[0]
                 chosen.append(best[1])
             kept = cut[0] if cut and cut[0] in step.modes else None
             if cut and kept is None:
-                total += costs.crossing(self.specs[step.output].nbytes * (self.n - 1))
+                total += costs.crossing(sums_traffic(self.specs[step.output].nbytes, self.n).busiest)
             lengths = tuple((names[m], n) for m, n in way)
             if kept not in found or total < found[kept].cost:
                 found[kept] = _Choice(total, lengths, tuple(chosen))

@@ -81,7 +81,8 @@ class PlacedLink(Link):
         finally:
             State.current = before
 
-    def fetch(self, array: Any, device: int) -> tuple[Any, Any]:
+    def fetch(self, array: Any, device: int, after: Any = None) -> tuple[Any, Any]:
+        assert after in (None, ("copied", gpu_of(array)))
         State.moved.append((gpu_of(array), device, array.nbytes))
         copy = np.array(array, order="C").view(Placed)
         copy.gpu = device
@@ -175,6 +176,25 @@ def test_operands_that_are_cut_where_the_contraction_is_do_not_move(placed):
     np.testing.assert_array_equal(found, a @ b)
     assert State.moved == [(1, 0, found.nbytes)]  # the sums alone
     assert (plan.cut.moved, plan.cut.returned) == (0, found.nbytes)
+
+
+def test_more_than_two_devices_add_shares_and_copy_copies(placed):
+    """No device sends or gets all of what moves."""
+    rng, devices = np.random.default_rng(0), [0, 1, 2, 3]
+    a, b = rng.integers(-3, 4, (8, 16)).astype(float), rng.integers(-3, 4, (16, 8)).astype(float)
+    given = cut(a, devices, 1), cut(b, devices, 0)
+    plan = gett.plan("ik,kj->ij", *given, devices=devices)
+    with PlacedLink().on(0):
+        np.testing.assert_array_equal(plan(*given), a @ b)
+    whole = 8 * 8 * 8
+    assert sum(n for x, y, n in State.moved if y == 0) == 2 * whole * 3 // 4  # shares of the others, then their sums
+    assert all(sum(n for x, y, n in State.moved if y == d) == whole * 3 // 4 for d in (1, 2, 3))
+    State.moved.clear()
+    a, b = rng.integers(-3, 4, (400, 3)).astype(float), on(rng.integers(-3, 4, (3, 3)).astype(float), 0)
+    plan = gett.plan("ik,kj->ij", cut(a, devices, 0), b, devices=devices, shard="i")
+    with PlacedLink().on(0):
+        np.testing.assert_array_equal(plan(cut(a, devices, 0), b).get(), a @ b)
+    assert [(x, y) for x, y, _ in State.moved] == [(0, 1), (0, 2), (1, 3)]
 
 
 def test_bytes_that_cross_the_link_are_those_planned(placed):

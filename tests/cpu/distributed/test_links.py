@@ -146,6 +146,34 @@ def test_streams_keep_the_order(cupy, dense):
     assert cupy.streams.count >= 15
 
 
+def test_copies_of_copies_keep_the_order(cupy):
+    """Device 2 copies what device 1 has copied; nobody writes over it meanwhile."""
+    link = links.CupyLink(cupy)
+    a = Array(cupy, 0)
+    for _ in range(3):
+        cupy.compute(0, [], a)
+        link.begin([0, 1, 2], [0])
+        with link.on(1):
+            first, event = link.fetch(a, 1)
+        with link.on(2):
+            second, after = link.fetch(first, 2, event)
+        with link.on(1):
+            link.wait(1, event)
+            cupy.compute(1, [first], Array(cupy, 1))
+        with link.on(2):
+            link.wait(2, after)
+            cupy.compute(2, [second], Array(cupy, 2))
+        link.end([0, 1, 2], 0)
+        cupy.release(first)
+        cupy.release(second)
+        for device in (1, 2):
+            with link.on(device):
+                other = cupy.empty((4,), float)
+                cupy.compute(device, [], other)
+                cupy.release(other)
+    assert link.moved == 2 * a.nbytes
+
+
 def test_the_check_sees_what_is_too_early(cupy):
     link = links.CupyLink(cupy)
     a, d = Array(cupy, 0), Array(cupy, 1)
