@@ -25,6 +25,7 @@ import gett
 from benchmarks import environment
 from benchmarks.records import write_text
 from benchmarks.report import geometric_mean
+from benchmarks.rivals.cutensor import load_cutensor
 from benchmarks.timing import GpuTimer, measure_cpu
 from gett.console.formatting import format_table
 
@@ -149,12 +150,14 @@ def _zeros(shape: tuple[int, ...], axis: int | None, count: int) -> Any:
 def ladder_rivals(xp: Any, devices: Sequence[int], big: Any, small: Any, out: Any) -> dict[str, Callable[[], object]]:
     """CuTENSORMg on the same arrays, and cuTENSOR on each GPU with a reduction of NCCL's."""
     calls: dict[str, Callable[[], object]] = {}
-    with suppress(Exception):
+    modes = tuple("abef"), tuple("ijef"), tuple("ijab")
+    with suppress(Exception):  # a rival that is not there, or fails, has no time
+        load_cutensor()
         from cupyx import cutensor
 
         def several() -> object:
             return cutensor.contractionMg(
-                1.0, big, "abef", small, "ijef", 0.0, out, "ijab", devices=list(devices)
+                1.0, big, modes[0], small, modes[1], 0.0, out, modes[2], devices=list(devices)
             )  # fmt: skip
 
         several()
@@ -174,7 +177,7 @@ def ladder_rivals(xp: Any, devices: Sequence[int], big: Any, small: Any, out: An
             for i, d in enumerate(devices):
                 with xp.cuda.Device(d):
                     cutensor.contraction(
-                        1.0, shards[0].parts[i], "abef", shards[1].parts[i], "ijef", 0.0, sums[i], "ijab"
+                        1.0, shards[0].parts[i], modes[0], shards[1].parts[i], modes[1], 0.0, sums[i], modes[2]
                     )
             nccl.groupStart()
             for i, d in enumerate(devices):
@@ -247,7 +250,7 @@ def _peak(call: Callable[[], object], on_gpu: bool) -> int:
         held = most = 0
 
         def malloc_postprocess(self, **facts: Any) -> None:
-            self.held += facts["size"]
+            self.held += facts["mem_size"]
             self.most = max(self.most, self.held)
 
         def free_preprocess(self, **facts: Any) -> None:
