@@ -80,7 +80,7 @@ class Costs:
         """
         self.network, self._bare, self._inputs, self._d, self._n = network, bare, inputs, d, devices
         self._on_cpu = bare.arch == "cpu"
-        self._computed: dict[Lengths, float] = {}
+        self._computed: dict[tuple[Lengths, int], float] = {}
 
     @cached_property
     def _facts(self) -> ArchFacts:
@@ -105,7 +105,7 @@ class Costs:
 
         def cost(x: Lengths) -> float:
             moved, returned = self.traffic(x, layout, shard)
-            return self._products(x) + self._as_products(moved.busiest + returned.busiest)
+            return self._products(x, n) + self._as_products(moved.busiest + returned.busiest)
 
         return sorted(lengths, key=lambda x: (cost(x), x))[:FORECAST]
 
@@ -115,12 +115,18 @@ class Costs:
         cost = self.compute(lengths) + self.crossing(moved.busiest + returned.busiest)
         return Cut(lengths, cost, moved.all, returned.all, not self._on_cpu)
 
-    def compute(self, lengths: Lengths) -> float:
-        """The cost of the computation alone."""
-        found = self._computed.get(lengths)
+    def alone(self, lengths: Lengths, layout: Modes, shard: int | None) -> Cut:
+        """What it takes on the first device, slice by slice where it has slices."""
+        cut = self.of((), layout, shard)
+        return replace(cut, cost=cut.cost - self.compute(()) + self.compute(lengths, 1)) if lengths else cut
+
+    def compute(self, lengths: Lengths, devices: int | None = None) -> float:
+        """The cost of the computation, on all devices by default where it is cut, else on one."""
+        n = (self._n if lengths else 1) if devices is None else devices
+        found = self._computed.get((lengths, n))
         if found is None:
-            made = self._products(lengths) if self._on_cpu else self._forecast(lengths)
-            found = self._computed[lengths] = made
+            made = self._products(lengths, n) if self._on_cpu else self._forecast(lengths, n)
+            found = self._computed[lengths, n] = made
         return found
 
     def crossing(self, nbytes: int) -> float:
@@ -131,16 +137,16 @@ class Costs:
         slower = self._facts.dram_tbps / self._facts.link_tbps
         return MOVED * slower * nbytes / self._d.dtype.itemsize
 
-    def _products(self, lengths: Lengths) -> float:
-        return cost_of_cut(self.network, dict(lengths)) / (self._n if lengths else 1)
+    def _products(self, lengths: Lengths, devices: int) -> float:
+        return cost_of_cut(self.network, dict(lengths)) / devices
 
-    def _forecast(self, lengths: Lengths) -> float:
+    def _forecast(self, lengths: Lengths, devices: int) -> float:
         work = SliceWork(self._bare, self.network, slicing(self.network, dict(lengths)), find_plan)
         sums = packed(replace(self._d, shape=work.grid.shape(0)))
-        slices = math.ceil(work.grid.parts * work.grid.summed / (self._n if lengths else 1))
+        slices = math.ceil(work.grid.parts * work.grid.summed / devices)
         part = work.part(work.lengths, sums, add=False)
         us = sum(expected_us(x.plan) for x in work.once) + slices * expected_us(part)
-        return us + (SHARING_US if lengths else 0.0)
+        return us + (SHARING_US if devices > 1 else 0.0)
 
     def _chunked(self, lengths: Lengths, layout: Modes, shard: int | None) -> Cut:
         """A cut, in chunks where operands move."""

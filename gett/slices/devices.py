@@ -33,6 +33,8 @@ from gett.slices.sliced_plan import SlicedPlan, bare_request
 from gett.slices.stepwise import Stepwise, stepwise
 from gett.slices.sums import Node
 
+WIDEST = 118  # characters of a line of a plan's text
+
 
 class DevicesPlan(DistributedPlan):
     """A contraction that several GPUs share: `plan(a, b)`, with arrays of the first GPU or sharded tensors.
@@ -167,10 +169,13 @@ class DevicesPlan(DistributedPlan):
 
     def explain(self, *, detail: bool = False) -> str:
         """The plan as text: who computes what, bytes over the link, FLOP and expected time; then that of a slice."""
-        return printable("\n".join([*self._lines(), super().explain(detail=detail)]))
+        lines = [x if len(x) <= WIDEST else f"{x[: WIDEST - 3]}..." for x in self._lines()]
+        return printable("\n".join([*lines, super().explain(detail=detail)]))
 
     def _lines(self) -> Iterator[str]:
-        yield f"{self.subscripts} on {count(len(self.devices), 'device')} {list(self.devices)}, {self.dtype}"
+        where = f" on {count(len(self.devices), 'device')} {list(self.devices)}, {self.dtype}"
+        most = WIDEST - len(where)
+        yield (self.subscripts if len(self.subscripts) <= most else f"{self.subscripts[: most - 3]}...") + where
         terms = self.subscripts.split("->")[0].split(",")
         for i, axis in enumerate(self._layout):
             if axis is not None:
@@ -253,11 +258,12 @@ def share_out(
     wanted = None if shard is None else network.output[plan.subscripts.split("->")[1].index(shard)]
     bare = dense_request(bare_request(request, plan.dtype), path)
     costs = Costs(bare, network, inputs, plan.result.d, len(devices))
-    cut = alone = costs.of((), modes, wanted)
+    lengths = tuple(plan.lengths.items()) if isinstance(plan, SlicedPlan) else ()
+    cut = alone = costs.alone(lengths, modes, wanted)
     by_step = None
     if isinstance(plan, SlicedPlan):
         way = spread(network, plan.lengths, len(devices))  # as it is, where it has as many slices
-        cut = alone if way is None else costs.of(way.lengths, modes, wanted)
+        cut = costs.of(lengths if way is None else way.lengths, modes, wanted)
     elif 0 not in network.extents and len(devices) > 1:
         cut = costs.best(modes, wanted)
         if len(network.steps) > 1:

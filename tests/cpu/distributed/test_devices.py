@@ -228,6 +228,9 @@ def test_a_plan_with_slices_of_its_own_is_shared():
     plan = gett.plan("xab,xbc,xcd->ad", *arrays, memory_limit="14kB", devices=[0, 1])
     assert plan.slices >= limited.slices
     np.testing.assert_array_equal(plan(*arrays), np.einsum("xab,xbc,xcd->ad", *arrays, optimize=True))
+    one = gett.plan("xab,xbc,xcd->ad", *arrays, memory_limit="14kB", devices=[0])
+    assert one.slices == limited.slices
+    np.testing.assert_array_equal(one(*arrays), plan(*arrays))
 
 
 def test_the_text_says_who_computes_what():
