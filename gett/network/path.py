@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -151,9 +152,9 @@ def _find_path(
             "not within JAX's or PyTorch's transformations: give a path without them"
         )
     if method is False:
-        method = [(0, 1), *((0, count - 1 - i) for i in range(1, count - 1))]
-    elif isinstance(method, tuple):
-        method = list(method)
+        return ((0, 1), *((0, count - 1 - i) for i in range(1, count - 1)))
+    if isinstance(method, tuple):  # a path, which was checked
+        return method
     present = set().union(*map(set, terms))
     spelled = [[opt_einsum.get_symbol(m) for m in term] for term in terms]
     result = "".join(opt_einsum.get_symbol(m) for m in output if m in present)
@@ -176,6 +177,8 @@ def _expand(
     """Steps of one or two tensors; a path step of more is taken from left to right."""
     modes = {i: set(term) for i, term in enumerate(terms)}
     live = list(range(len(terms)))
+    holders = Counter(m for term in modes.values() for m in term)  # how many tensors that are left have each mode
+    holders.update(output)
     steps: list[PathStep] = []
 
     def add(inputs: Sequence[int], kept: set[int], wide: bool = False) -> int:
@@ -184,10 +187,10 @@ def _expand(
         steps.append(PathStep(tuple(inputs), number, tuple(sorted(kept)), wide))
         return number
 
-    def contract(group: list[int], others: list[int]) -> int:
-        needed = set(output).union(*(modes[i] for i in others))
-        union = set().union(*(modes[i] for i in group))
-        if len(group) == 1 and union <= needed and len(terms) > 1:
+    def contract(group: list[int]) -> int:
+        inside = Counter(m for i in group for m in modes[i])
+        needed = {m for m, n in inside.items() if holders[m] > n}
+        if len(group) == 1 and len(needed) == len(inside) and len(terms) > 1:
             return group[0]
         if len(group) == 2:
             alone = [modes[i] - needed - modes[j] for i, j in (group, group[::-1])]
@@ -197,14 +200,17 @@ def _expand(
                     add([i], modes[i] - alone[n], sums.wide) if n in first or sums.wide else i
                     for n, i in enumerate(group)
                 ]
-        return add(group, union & needed)
+        holders.subtract(inside)
+        holders.update(needed)
+        return add(group, needed)
 
     for positions in path:
         group = [live[i] for i in sorted(positions)]
-        live = [t for t in live if t not in group]
-        current = group[0] if len(group) > 1 else contract(group, live)
-        for k in range(1, len(group)):
-            current = contract([current, group[k]], live + group[k + 1 :])
+        for i in sorted(positions, reverse=True):
+            del live[i]
+        current = group[0] if len(group) > 1 else contract(group)
+        for other in group[1:]:
+            current = contract([current, other])
         live.append(current)
     return steps
 
