@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,24 @@ class Turn:
     done: tuple[int, ...]
 
 
+class Ending(NamedTuple):
+    """What the last step of a call takes beside its operands.
+
+    Attributes:
+        c: What is added to the result, or None.
+        d: The result, written in place.
+        alpha: Factor of the contraction.
+        beta: Factor of `c`.
+        extras: The `epilogue_args`.
+    """
+
+    c: Any
+    d: Any
+    alpha: Any = 1
+    beta: Any = 0
+    extras: Sequence[Any] = ()
+
+
 def turns_of(steps: Sequence[Step], foreign: Sequence[Conversion | None]) -> tuple[Turn, ...]:
     """The turns of steps; `foreign` has for each operand how it is converted, None where it is read as it is."""
     turns, waiting = [], {i for i, how in enumerate(foreign) if how is not None}
@@ -67,27 +85,20 @@ def run_steps(
     kind: ArrayKind,
     operands: Sequence[Any],
     foreign: Sequence[Conversion | None],
-    c: Any,
-    d: Any,
-    alpha: Any,
-    beta: Any,
-    extras: Sequence[Any] = (),
+    ending: Ending,
 ) -> None:
     """Call every step's executable.
 
     Args:
-        turns: Of at least one step; those of the last one's output write `d`.
+        turns: Of at least one step; those of the last one's output write the result.
         executables: One for each step.
         kind: Of the arrays.
         operands: Arrays.
         foreign: As `turns_of` was given them. An array that stands for several operands is converted once.
-        c: What is added to the result, or None.
-        d: The result, written in place.
-        alpha: Factor of the contraction.
-        beta: Factor of `c`.
-        extras: The `epilogue_args`.
+        ending: The result, and what is done with it.
     """
     tensors: dict[int, Any] = dict(enumerate(operands))
+    c, d, alpha, beta, extras = ending
     read = turns[-1].extras
     result = (c, d, alpha, beta, [extras[i] for i in read]) if read else (c, d, alpha, beta)
     launch = kind.launch

@@ -16,7 +16,7 @@ from gett.arrays.kinds import CPU, NUMPY, ArrayKind, allocate, bounds, conversio
 from gett.ir.tensors import TensorSpec, packed_axes
 from gett.network.optimize import AUTOTUNE
 from gett.network.request import PlanRequest
-from gett.network.running import run_steps, turns_of
+from gett.network.running import Ending, run_steps, turns_of
 from gett.network.steps import Executable, Step, own_places
 from gett.plans.checks import check_out, is_apart
 from gett.plans.executables import bind_steps
@@ -156,32 +156,23 @@ class BoundSteps:
             else:
                 launch(executable, operands[0], second, c, d, alpha, beta)
         else:
-            self._write(kind, device, operands, c, d, alpha, beta, extras)
+            self._write(kind, device, operands, Ending(c, d, alpha, beta, extras))
         if out is None:
             return d[()] if self._scalar and kind is NUMPY else d
         if d is not out:
             kind.copy(out, d)
         return out
 
-    def _write(
-        self,
-        kind: ArrayKind,
-        device: int,
-        operands: Sequence[Any],
-        c: Any,
-        d: Any,
-        alpha: Any,
-        beta: Any,
-        extras: Sequence[Any],
-    ) -> None:
+    def _write(self, kind: ArrayKind, device: int, operands: Sequence[Any], ending: Ending) -> None:
         """Write the result where that takes more than one executable, on the current device."""
         executables = self._bound.get(device)
         if executables is None:
             executables = self._bind_to(device)
+        c = ending.c
         if c is not None and kind.describe(c).dtype != self.dtype:
-            c = convert(kind, c, conversion(kind.describe(c), self.dtype))
+            ending = ending._replace(c=convert(kind, c, conversion(kind.describe(c), self.dtype)))
         if self._turns:
-            run_steps(self._turns, executables, kind, operands, self._convert, c, d, alpha, beta, extras)
+            run_steps(self._turns, executables, kind, operands, self._convert, ending)
 
     def sole(self, kind: ArrayKind, device: int) -> Executable | None:
         """The executable that is all of the plan, to be launched on what fits; None where a call does more than that.

@@ -19,6 +19,7 @@ from gett.errors import DeviceError, DTypeError, OptionError, ShapeError
 from gett.ir.subscripts import parse
 from gett.network.path import Path
 from gett.network.request import PlanRequest
+from gett.network.running import Ending
 from gett.network.slicing import Network, slicing, spread
 from gett.plans.contraction_plan import ContractionPlan
 from gett.slices.cuts import Costs, Cut
@@ -117,29 +118,19 @@ class DevicesPlan(DistributedPlan):
             found = gathered(link, found, self.devices[0])
         return Sharded.cut(found, self.devices, axis)
 
-    def _write(
-        self,
-        kind: ArrayKind,
-        device: int,
-        operands: Sequence[Any],
-        c: Any,
-        d: Any,
-        alpha: Any,
-        beta: Any,
-        extras: Sequence[Any],
-    ) -> None:
+    def _write(self, kind: ArrayKind, device: int, operands: Sequence[Any], ending: Ending) -> None:
         if kind.name != self.engine.link.name:
             raise DeviceError(f"the plan was made for {self.engine.link.name}'s arrays, these are {kind.name}'s")
         if self.by_step is None:
-            super()._write(kind, device, operands, c, d, alpha, beta, extras)
+            super()._write(kind, device, operands, ending)
             return
         sums = gathered(self.engine.link, self.by_step.compute(operands), self.devices[0])
-        if c is not None or alpha != 1 or self._request.epilogue is not None:
+        if self._changes(ending):
             if sums.dtype != self._sums_in:
                 narrow, sums = sums, kind.empty(sums.shape, self._sums_in, self._order)
                 kind.copy(sums, narrow)
-            self._complete(kind, device, {}, sums, c, alpha, beta, extras)
-        kind.copy(d, sums)
+            self._complete(kind, device, {}, sums, ending)
+        kind.copy(ending.d, sums)
 
     def _check(self, operands: Sequence[Any]) -> None:
         wanted = self._request.operands

@@ -19,6 +19,7 @@ from gett.errors import DTypeError, GradientError, OptionError
 from gett.ir.tensors import BFLOAT16, dense_strides
 from gett.network.path import Path
 from gett.network.request import PlanRequest
+from gett.network.running import Ending
 from gett.network.slicing import Network, Slicing, slicing, spread
 from gett.plans.contraction_plan import ContractionPlan
 from gett.slices.finder import find_plan
@@ -162,28 +163,22 @@ class DistributedPlan(SlicedPlan):
         recipe = Recipe(bare, lengths, bool(self._work.once), self._sums_in.name, self._order, terms)
         return Job(recipe, grid, self._first.flops)
 
-    def _write(
-        self,
-        kind: ArrayKind,
-        device: int,
-        operands: Sequence[Any],
-        c: Any,
-        d: Any,
-        alpha: Any,
-        beta: Any,
-        extras: Sequence[Any],
-    ) -> None:
+    def _write(self, kind: ArrayKind, device: int, operands: Sequence[Any], ending: Ending) -> None:
         """Write each part of the result when its sum is there."""
         job = self.job
-        changed = c is not None or alpha != 1 or self._request.epilogue is not None
+        changed = self._changes(ending)
         for part, total in self._engine(job, kind, operands):
             outer = job.grid.part(part)
             sums = total
             if kind is not NUMPY and isinstance(total, np.ndarray):
                 sums = kind.from_host(total)
             if changed:
-                self._complete(kind, device, outer, sums, c, alpha, beta, extras)
-            kind.copy(view(d, self._output_axes, outer), sums)
+                self._complete(kind, device, outer, sums, ending)
+            kind.copy(view(ending.d, self._output_axes, outer), sums)
+
+    def _changes(self, ending: Ending) -> bool:
+        """Whether the result is not just the sums."""
+        return ending.c is not None or ending.alpha != 1 or self._request.epilogue is not None
 
     def __repr__(self) -> str:
         return f"<DistributedPlan {printable(self.subscripts)} on {self.arch}, {count(self.slices, 'slice')}>"

@@ -21,6 +21,7 @@ from gett.ir.subscripts import parse
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, dense_strides, sum_dtype
 from gett.network.path import Path
 from gett.network.request import PlanRequest
+from gett.network.running import Ending
 from gett.network.slicing import Network, Slicing
 from gett.plans.contraction_plan import ContractionPlan
 from gett.slices.views import Place, part_spec, view
@@ -175,44 +176,26 @@ class SlicedPlan(ContractionPlan):
 
     # --- how it runs
 
-    def _write(
-        self,
-        kind: ArrayKind,
-        device: int,
-        operands: Sequence[Any],
-        c: Any,
-        d: Any,
-        alpha: Any,
-        beta: Any,
-        extras: Sequence[Any],
-    ) -> None:
+    def _write(self, kind: ArrayKind, device: int, operands: Sequence[Any], ending: Ending) -> None:
         """Write the result slice by slice."""
+        c, d = ending.c, ending.d
         itself = c is not None and kind.pointer(c) == kind.pointer(d) and kind.describe(c) == kind.describe(d)
-        plain = alpha == 1 and self._request.epilogue is None
+        plain = ending.alpha == 1 and self._request.epilogue is None
         apart = self._sums_in != self.dtype or (itself and not plain)
         finishes = apart or not plain or (c is not None and not itself)
         grid, run = self._work.grid, self._work.reading(kind, device, operands)
         for outer in map(grid.part, range(grid.parts)):
             target = view(d, self._output_axes, outer)
             sums = kind.empty(target.shape, self._sums_in, self._order) if apart else target
-            run.sum(outer, range(grid.summed), sums, adds=itself and not apart, factor=beta)
+            run.sum(outer, range(grid.summed), sums, adds=itself and not apart, factor=ending.beta)
             if finishes:
-                self._complete(kind, device, outer, sums, c, alpha, beta, extras)
+                self._complete(kind, device, outer, sums, ending)
             if apart:
                 kind.copy(target, sums)
 
-    def _complete(
-        self,
-        kind: ArrayKind,
-        device: int,
-        outer: Place,
-        sums: Any,
-        c: Any,
-        alpha: Any,
-        beta: Any,
-        extras: Sequence[Any],
-    ) -> None:
+    def _complete(self, kind: ArrayKind, device: int, outer: Place, sums: Any, ending: Ending) -> None:
         """Make a part of the result of its sums, in place."""
+        c, _, alpha, beta, extras = ending
         added = None if c is None else view(c, self._last_axes(len(c.shape)), outer)
         further = [view(extras[x.argument], axes, outer) for x, axes in self._extras()]
         described = None if added is None else kind.describe(added)
