@@ -42,6 +42,10 @@ def sum_some(self, node, each=lambda: None):
 
 
 Worker.sum = sum_some  # type: ignore[method-assign]
+if case == "out":
+    from gett.distributed import channel
+
+    channel._PIECE = 1000  # bytes of a message: arrays go in several
 given = None if case == "given" and not first else arrays
 options = {"root": comm.size - 1} if case == "root" else {}
 if resume:
