@@ -68,3 +68,17 @@ def test_a_pool_of_mpi(want, tmp_path):
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     assert same_bits(np.load(result), want)
+
+
+def test_a_sliced_tree_of_cotengra():
+    cotengra = pytest.importorskip("cotengra")
+    inputs, output, shapes, sizes = cotengra.utils.rand_equation(10, 3, n_out=2, seed=3, d_min=3, d_max=5)
+    path = cotengra.array_contract_path(inputs, output, sizes, optimize="greedy")
+    tree = cotengra.ContractionTree.from_path(inputs, output, sizes, path=path).slice(target_slices=8)
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-2, 3, s).astype(float) for s in shapes]
+    report = gett.distributed.Report()
+    with ThreadPoolExecutor(3) as pool:
+        found = gett.distributed.contract(tree, arrays, executor=pool, report=report)
+    np.testing.assert_array_equal(found, tree.contract(arrays))
+    assert sum(report.slices.values()) == tree.nslices >= 8
