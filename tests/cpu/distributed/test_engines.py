@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from problems import operands, plan, same_bits
+from problems import mpiexec, operands, plan, same_bits, variables
 
 import gett
 
@@ -53,19 +52,14 @@ def test_a_pool_of_loky(want):
 
 
 def test_a_pool_of_mpi(want, tmp_path):
-    pytest.importorskip("mpi4py")
-    mpiexec = Path(sys.executable).with_name("mpiexec")
-    if not mpiexec.exists():
-        pytest.skip("there is no mpiexec beside Python")
     program = (
         "import sys\nimport numpy as np\nfrom mpi4py.futures import MPIPoolExecutor\nfrom test_engines import over\n"
         "if __name__ == '__main__':\n    with MPIPoolExecutor() as pool:\n        np.save(sys.argv[1], over(pool))\n"
     )
     script, result = tmp_path / "pool.py", tmp_path / "result.npy"
     script.write_text(program)
-    command = [str(mpiexec), "-n", "3", sys.executable, "-m", "mpi4py.futures", str(script), str(result)]
-    variables = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{HERE}", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=100, check=False)
+    command = [mpiexec(), "-n", "3", sys.executable, "-m", "mpi4py.futures", str(script), str(result)]
+    done = subprocess.run(command, env=variables(), capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     assert same_bits(np.load(result), want)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,23 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from problems import SUBSCRIPTS, operands, plan, same_bits
+from problems import SUBSCRIPTS, mpiexec, operands, plan, same_bits, variables
 
 import gett
 
-pytest.importorskip("mpi4py")
 HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
-MPIEXEC = Path(sys.executable).with_name("mpiexec")
-pytestmark = pytest.mark.skipif(not MPIEXEC.exists(), reason="there is no mpiexec beside Python")
 
 
 def run(case: str, folder: Path, ranks: int = 4, *further: str) -> tuple[list[str], list[np.ndarray | None]]:
     """What each rank wrote: its text, and its result where it has one."""
     folder.mkdir(exist_ok=True)
-    command = [str(MPIEXEC), "-n", str(ranks), sys.executable, str(HERE / "rank_program.py"), case, str(folder)]
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    subprocess.run([*command, *further], cwd=ROOT, env=variables, capture_output=True, timeout=100, check=False)
+    command = [mpiexec(), "-n", str(ranks), sys.executable, str(HERE / "rank_program.py"), case, str(folder)]
+    subprocess.run([*command, *further], env=variables(), capture_output=True, timeout=100, check=False)
     texts = [folder / f"{r}.txt" for r in range(ranks)]
     results = [folder / f"{r}.npy" for r in range(ranks)]
     return [p.read_text() if p.exists() else "" for p in texts], [np.load(p) if p.exists() else None for p in results]
