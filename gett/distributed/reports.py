@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack
 
-from gett.console.formatting import format_quantity
+from gett.console.formatting import count, format_quantity, format_seconds
 from gett.console.progress import on_terminal, progress
 from gett.slices.distributed_plan import Job
 from gett.slices.sums import Node
@@ -51,3 +51,11 @@ class Report:
     def end(self) -> None:
         """The job has ended, in one way or the other."""
         self._stack.close()
+
+    def __str__(self) -> str:
+        """Who has done how much, in one line."""
+        done = sum(self.slices.values())
+        rate = format_quantity(self._flops * done / max(self.seconds, 1e-9))
+        who = ", ".join(f"{worker} {n}" for worker, n in sorted(self.slices.items()))
+        before = f", {self.resumed} more were saved before" if self.resumed else ""
+        return f"{count(done, 'slice')} in {format_seconds(self.seconds)}, {rate}FLOP/s: {who}{before}"

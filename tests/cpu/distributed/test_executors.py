@@ -112,6 +112,18 @@ def test_a_worker_without_operands_asks_for_them():
     assert same_bits(found, gett.einsum(SUBSCRIPTS, *arrays))
 
 
+def test_the_report_says_who_did_how_much():
+    arrays, report = operands(), gett.distributed.Report()
+    with ThreadPoolExecutor(1) as pool:
+        gett.distributed.contract(plan(arrays), arrays, executor=pool, slices=64, report=report)
+    text = str(report)
+    done = sum(report.slices.values())
+    assert text.startswith(f"{done} slices in ")
+    assert text.endswith(f"FLOP/s: {executors.name(-1)} {done}")
+    report.resumed = 3
+    assert str(report).endswith(", 3 more were saved before")
+
+
 def test_nothing_is_kept_when_the_contraction_is_done():
     arrays = operands()
     with ThreadPoolExecutor(2) as pool:
