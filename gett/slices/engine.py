@@ -140,21 +140,22 @@ class DeviceEngine:
         """
         link, devices = self.link, self.devices
         places = [link.place(x) for o in operands for x in (o.parts if isinstance(o, Sharded) else (o,))]
-        link.begin(devices, [p for p in places if p is not None])
-        try:
-            done: list[tuple[Node, Any]] = []
-            held: dict[Any, list[_Held]] = {}
-            running = [
-                self._share(job, device, share, operands, done, held)
-                for device, share in zip(devices, self.shares(job), strict=True)
-                if share
-            ]
-            while running:  # at the first turn all devices ask for copies, ahead of what others compute
-                running = [x for x in running if next(x, None) is not None]
-            for part in dict.fromkeys(node.part for node, _ in done):
-                yield part, PartialSums(link, devices, job, [x for x in done if x[0].part == part])
-        finally:
-            link.end(devices, devices[0])
+        with link.lock:
+            link.begin(devices, [p for p in places if p is not None])
+            try:
+                done: list[tuple[Node, Any]] = []
+                held: dict[Any, list[_Held]] = {}
+                running = [
+                    self._share(job, device, share, operands, done, held)
+                    for device, share in zip(devices, self.shares(job), strict=True)
+                    if share
+                ]
+                while running:  # at the first turn all devices ask for copies, ahead of what others compute
+                    running = [x for x in running if next(x, None) is not None]
+                for part in dict.fromkeys(node.part for node, _ in done):
+                    yield part, PartialSums(link, devices, job, [x for x in done if x[0].part == part])
+            finally:
+                link.end(devices, devices[0])
 
     def _share(
         self,

@@ -7,6 +7,7 @@ Owns events, copies and what must stay alive while a copy reads it. Knows neithe
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -24,10 +25,15 @@ class Link:
     Attributes:
         name: The library of the arrays.
         moved: Bytes that were copied between devices since the last `begin`.
+        lock: Held from `begin` to `end`, since threads may share a plan.
     """
 
     name = "NumPy"
     moved = 0
+
+    def __init__(self) -> None:
+        """For all devices."""
+        self.lock = threading.RLock()
 
     def kind_on(self, device: int) -> ArrayKind:
         """Of the arrays of a device."""
@@ -74,6 +80,7 @@ class StreamLink(Link):
 
     def __init__(self, module: Any) -> None:
         """For all GPUs; `module` is the library."""
+        super().__init__()
         self._module = module
         self._sides: dict[int, Any] = {}
         self._alive: list[Any] = []

@@ -91,11 +91,12 @@ def gathered(link: Link, tensor: Any, device: int) -> Any:
     if not isinstance(tensor, Sharded):
         return tensor
     box = tuple(slice(0, e) for e in tensor.shape)
-    link.begin([device], [p for p in map(link.place, tensor.parts) if p is not None])
-    with link.on(device):
-        kind = link.kind_on(device)
-        whole = kind.empty(tensor.shape, tensor.dtype)
-        for piece in tensor.pieces(box):
-            kind.copy(whole[piece.target], link.move(tensor.parts[piece.part][piece.inside], device))
-    link.end([device], device)
+    with link.lock:
+        link.begin([device], [p for p in map(link.place, tensor.parts) if p is not None])
+        with link.on(device):
+            kind = link.kind_on(device)
+            whole = kind.empty(tensor.shape, tensor.dtype)
+            for piece in tensor.pieces(box):
+                kind.copy(whole[piece.target], link.move(tensor.parts[piece.part][piece.inside], device))
+        link.end([device], device)
     return whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -253,6 +254,15 @@ def test_plans_are_kept_by_their_devices():
     assert gett.plan("ij,jk->ik", a, b, devices=[0, 1]) is first
     assert gett.plan("ij,jk->ik", a, b, devices=[0, 1, 2]) is not first
     assert gett.plan("ij,jk->ik", a, b, devices=[0, 1], shard="i") is not first
+
+
+def test_threads_share_a_plan():
+    arrays = exact("xab,xbc,xcd->ad", np.random.default_rng(0), 6, 9)
+    plan = gett.plan("xab,xbc,xcd->ad", *arrays, devices=[0, 1, 2])
+    want = np.einsum("xab,xbc,xcd->ad", *arrays, optimize=True)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: plan(*arrays), range(40)):
+            np.testing.assert_array_equal(found, want)
 
 
 def test_sharded_tensors():
