@@ -34,6 +34,7 @@ from benchmarks.random_cases import COUNT, SEED, random_cases
 from benchmarks.records import Run, write_json
 from benchmarks.rivals.cutensor import EMULATIONS
 from benchmarks.rivals.table import KNOWN, ON_GPU
+from gett.cli import device_numbers
 from gett.cli.exits import exit_code
 from gett.ir.tensors import PRECISIONS
 
@@ -137,7 +138,7 @@ def parser() -> argparse.ArgumentParser:
     gradient.add_argument("--json", metavar="FILE", help="write every figure there")
     gradient.add_argument("--cpu", action="store_true", help="run on the CPU even where there is a GPU")
     several = commands.add_parser("gpus", help="several GPUs beside one, limits of memory, ranks of MPI")
-    several.add_argument("--devices", default="", help="numbers of GPUs, comma-separated (all)")
+    several.add_argument("--devices", type=device_numbers, help="numbers of GPUs, comma-separated (all)")
     several.add_argument("--json", metavar="FILE", help="write every figure there")
     several.add_argument("--plot", metavar="FILE", help="write a chart there, e.g. gpus.png")
     several.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
@@ -223,10 +224,7 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
     if options.command == "gradients":
         return gradients.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "gpus":
-        if not all(x.strip().isdecimal() for x in options.devices.split(",") if options.devices):
-            top.error(f"--devices={options.devices!r}; it must be numbers of GPUs such as 0,1")
-        devices = [int(x) for x in options.devices.split(",")] if options.devices else None
-        return gpus.main(on_gpu=on_gpu, devices=devices, json_path=options.json, plot_path=options.plot)
+        return gpus.main(on_gpu=on_gpu, devices=options.devices, json_path=options.json, plot_path=options.plot)
     if options.command == "jax":
         return _jax(top, options, on_gpu)
     if options.command == "conversions":

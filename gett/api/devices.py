@@ -12,8 +12,8 @@ from gett.arrays.kinds import CPU
 from gett.errors import OptionError
 from gett.plans.call import Call
 from gett.plans.contraction_plan import ContractionPlan
-from gett.plans.plan_cache import plan_cache
-from gett.slices.devices import DevicesPlan, check_devices, share_out
+from gett.slices.devices import DevicesPlan, check_numbers, library, share_out
+from gett.slices.finder import kept
 from gett.slices.sharded import Sharded, numpys
 
 Plan = Callable[[Call, str | None], ContractionPlan]
@@ -35,7 +35,7 @@ def plan_over(call: Call, plan: Plan, devices: Any, shard: str | None, arch: str
     """
     if devices is None:
         raise OptionError(f"shard={shard!r} shards the result over devices=, which are not given")
-    check_devices(devices, "cpu", here=False)
+    check_numbers(devices)
     operands: Sequence[Any] = call.operands
     sharded = [x for x in operands if isinstance(x, Sharded)]
     if sharded:
@@ -47,16 +47,9 @@ def plan_over(call: Call, plan: Plan, devices: Any, shard: str | None, arch: str
             arch = first.kind.arch(first.devices[0])
         call = call.changed(operands=made)
     base = plan(call, arch)
-    layout = tuple(x.axis if isinstance(x, Sharded) else None for x in operands)
-    key = "devices", base.request, tuple(devices), shard, layout, bool(sharded)
-    try:
-        found = plan_cache.get(key)
-    except TypeError:  # an option that cannot be hashed
-        return share_out(base, devices, operands, shard)
-    if found is None:
-        found = plan_cache.put(key, share_out(base, devices, operands, shard))
-    shared: DevicesPlan = found
-    return shared
+    layout = tuple((library(x), x.axis if isinstance(x, Sharded) else None) for x in operands)
+    key = "devices", base.request, tuple(devices), shard, layout
+    return kept(key, lambda: share_out(base, devices, operands, shard))
 
 
 def compute_over(call: Call, plan: Plan, devices: Any, shard: str | None) -> Any:

@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     for command in (run, demo):
         command.add_argument("--device", choices=("cpu", "gpu"), help="default: the GPU where there is one")
-    run.add_argument("--devices", type=_devices, metavar="0,1,...", help="GPUs that share it (default: one)")
+    run.add_argument("--devices", type=device_numbers, metavar="0,1,...", help="GPUs that share it (default: one)")
     run.add_argument("--repeat", type=_positive, default=None, help="timed calls (default: by the time of one)")
     explain.add_argument("--arch", default=None, help="sm_90a, h100, a100, ..., cpu (default: this machine's)")
     explain.add_argument("--optimize", default="auto", metavar="NAME", help=OPTIMIZE_HELP)
@@ -109,10 +109,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _devices(text: str) -> list[int]:
+def device_numbers(text: str) -> list[int]:
+    """The argument of `--devices`: numbers of GPUs, comma-separated."""
     parts = text.split(",")
     if not all(x.strip().isdecimal() for x in parts):
-        raise argparse.ArgumentTypeError(f"must be numbers of GPUs such as 0,1, got {text!r}")
+        raise argparse.ArgumentTypeError(f"it must be numbers of GPUs such as 0,1, got {text!r}")
     return [int(x) for x in parts]
 
 

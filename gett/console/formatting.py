@@ -15,6 +15,7 @@ _PREFIXES = (
 )
 
 
+WIDEST = 118  # characters of a line of a plan's text
 _BRIEF = 200  # characters
 _LONG = ((365.25 * 86400, "years"), (86400.0, "days"), (3600.0, "hours"))
 
@@ -36,6 +37,11 @@ def brief(value: Any) -> str:
     except Exception:  # of the value's own code; deep lists, integers of thousands of digits
         return f"<{type(value).__name__}>"
     return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 4]} ..."
+
+
+def shortened(text: str, most: int = WIDEST) -> str:
+    """A text of so many characters at most, whose end is left out for three dots."""
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> list[str]:

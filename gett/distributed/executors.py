@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from gett.arrays.kinds import ArrayKind
+from gett.arrays.kinds import CPU, ArrayKind
 from gett.console.formatting import count
 from gett.distributed.places import device_for, local_number, name
 from gett.distributed.reports import Report
 from gett.distributed.saved import Saved
 from gett.errors import DistributedError, GettError, OptionError
-from gett.slices.distributed_plan import Job, Totals
-from gett.slices.recipe import Recipe, Worker, added
+from gett.slices.distributed_plan import Engine, Job, Totals
+from gett.slices.recipe import Recipe, Worker
 from gett.slices.sums import Node
 
 MOST_KEPT = 2  # contractions whose operands a worker keeps
@@ -54,7 +54,7 @@ class _Given:
 
 def over_executor(
     executor: Any, *, timeout: float | None, saved: Saved | None, report: Report, devices: Sequence[int] | None
-) -> Any:
+) -> Engine:
     """The engine of an executor.
 
     Args:
@@ -74,7 +74,7 @@ def over_executor(
 
     def run(job: Job, kind: ArrayKind, given: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         operands = list(map(kind.to_host, given))
-        totals = Totals(job, added)
+        totals = Totals(job)
         done = {} if saved is None else saved.begin(job, operands)
         report.begin(job, done)
         key = uuid.uuid4().hex
@@ -186,7 +186,7 @@ def run_task(key: str, payload: Any, node: Node) -> Answer:
     with _lock:
         found = _kept.get(key)
         if found is None and payload is None:
-            return Answer(name(-1))
+            return Answer(name(CPU))
         if found is None:
             given: _Given = pickle.loads(payload) if isinstance(payload, bytes) else payload
             device = device_for(given.recipe.bare.arch, local_number(), given.devices)

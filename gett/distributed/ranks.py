@@ -5,9 +5,12 @@ Owns what ranks tell each other and in which order. How messages travel is `gett
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from gett.arrays.interop import gather
 from gett.arrays.kinds import ArrayKind
@@ -63,7 +66,7 @@ def over_ranks(channel: Channel, *, saved: Saved | None, report: Report, devices
 
     def run(job: Job, kind: ArrayKind, given: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         operands = list(map(kind.to_host, given))
-        totals = Totals(job, added)
+        totals = Totals(job)
         done = {} if saved is None else saved.begin(job, operands)
         tasks = job.shares(job.tasks(channel.size, done), channel.size)
         for rank in channel.others:
@@ -147,8 +150,8 @@ def _compare(channel: Channel, worker: Worker, own: str, operands: Sequence[Any]
         channel.broadcast(list(operands))
 
 
-def follow(channel: Channel, arrays: Sequence[Any] | None) -> Job:
-    """What other ranks than 0 do: sum slices for it."""
+def follow(channel: Channel, arrays: Sequence[Any] | None) -> Worker:
+    """What other ranks than 0 do: sum slices for it, by the worker that is given back."""
     start: _Start = channel.receive(0)
     job = start.job
     worker, own = _worker(job, start.devices)
@@ -160,21 +163,20 @@ def follow(channel: Channel, arrays: Sequence[Any] | None) -> Job:
         operands = channel.broadcast(None)
     assert operands is not None
     worker.read(operands)
-    for i, node in enumerate(start.tasks):
-        if i == 0 or node.part != start.tasks[i - 1].part:
-            tree = SumTree(job.terms, added)
-        value = worker.to_host(worker.sum(node, channel.alive))
-        if start.saved is not None:
-            start.saved.put(node, value)
-        tree.put(node.level, node.index, value)
-        channel.send(_Sum(own, job.slices(node)), 0)
-        if i + 1 == len(start.tasks) or start.tasks[i + 1].part != node.part:
-            for (level, index), held in tree.held.items():
-                channel.send(_Sum(own, 0, Node(node.part, level, index)), 0)
-                channel.send_array(held, 0)
+    for part, tasks in itertools.groupby(start.tasks, key=lambda node: node.part):
+        tree = SumTree(job.terms, added)
+        for node in tasks:
+            value = worker.to_host(worker.sum(node, channel.alive))
+            if start.saved is not None:
+                start.saved.put(node, value)
+            tree.put(node.level, node.index, value)
+            channel.send(_Sum(own, job.slices(node)), 0)
+        for (level, index), held in tree.held.items():
+            channel.send(_Sum(own, 0, Node(part, level, index)), 0)
+            channel.send_array(held, 0)
     if start.tasks:
         channel.send(None, 0)
-    return job
+    return worker
 
 
 def _on_host(array: Any, name: str) -> Any:
@@ -197,19 +199,12 @@ def share_result(channel: Channel, result: Any, root: int | None) -> None:
             channel.send_array(host, rank)
 
 
-def take_result(channel: Channel, job: Job, out: Any) -> Any:
+def take_result(channel: Channel, worker: Worker, out: Any) -> Any:
     """What another rank than 0 gets in the end: the result, or None."""
     if not channel.receive(0):
         return None
-    found = channel.receive_array(0)
-    if job.recipe.bare.arch != "cpu":
-        device = device_for(job.recipe.bare.arch, local_number())
-        from gett.runtime.device import require_cupy
-
-        cupy = require_cupy()
-        with cupy.cuda.Device(device):
-            found = cupy.asarray(found)
+    found = worker.from_host(channel.receive_array(0))
     if out is None:
-        return found[()] if found.ndim == 0 and job.recipe.bare.arch == "cpu" else found
+        return found[()] if found.ndim == 0 and isinstance(found, np.ndarray) else found
     out[...] = found
     return out

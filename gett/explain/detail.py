@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
-from gett.console.formatting import format_bytes, format_quantity, format_seconds, format_table, printable
+from gett.console.formatting import format_bytes, format_quantity, format_seconds, format_table, printable, shortened
 from gett.explain.schedule import count, schedule_facts, spell
 from gett.hw.dtypes import data_type
 from gett.ir.contraction import Operand
@@ -123,7 +123,7 @@ def _costliest(steps: Sequence[Step]) -> list[str]:
         rows.append(
             [
                 str(i + 1),
-                _cut(steps[i].name, NAME),
+                shortened(steps[i].name, NAME),
                 f"{g.extent_l} x {g.extent_m} x {g.extent_n} x {g.extent_k}",
                 format_quantity(g.flops) + "FLOP",
                 format_quantity(g.bytes) + "B",
@@ -135,10 +135,6 @@ def _costliest(steps: Sequence[Step]) -> list[str]:
     lines = ["  " + line for line in format_table(header, rows, left=2)]
     rest = len(steps) - len(order)
     return lines if not rest else [*lines, f"  and {count(rest, 'step')} more"]
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def explain_path(info: Any, *, whole: bool = True) -> list[str]:

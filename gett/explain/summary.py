@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from gett.console.formatting import format_bytes, format_quantity, format_seconds, printable
+from gett.console.formatting import WIDEST, format_bytes, format_quantity, format_seconds, printable, shortened
 from gett.explain.advice import Make, advice
 from gett.explain.detail import CPU_RIDGE, Plan, explain_path, explain_slices, step_cost
 from gett.explain.roofline import Roofline, roofline, total
@@ -22,7 +22,6 @@ from gett.schedule.spec.schedule import Schedule
 from layouts.modes import Strided
 
 LINES = 10  # of a plan's text
-WIDEST = 118  # characters of a line
 COSTLIEST = 3  # steps of a network that are named
 
 # What multiplies, by the `kind` of a schedule's main loop.
@@ -62,7 +61,7 @@ def summary(plan: Plan, request: PlanRequest, facts: ArchFacts | None, make: Mak
     """
     lines = [_title(plan, facts)]
     lines += [f"  {name:<9} {text}" for name, text in _facts(plan, request, facts, make)]
-    return printable("\n".join(_cut(line) for line in lines[:LINES]))
+    return printable("\n".join(shortened(line) for line in lines[:LINES]))
 
 
 def summary_html(plan: Plan, request: PlanRequest, facts: ArchFacts | None, make: Make) -> str:
@@ -86,12 +85,7 @@ def _title(plan: Plan, facts: ArchFacts | None) -> str:
     where = "the CPU" if facts is None else f"{plan.arch} ({facts.name})"
     steps = "" if len(plan.steps) < 2 else f", {len(plan.steps)} steps"
     tail = f" on {where}, {plan.dtype}{steps}"
-    most = WIDEST - len(tail)
-    return (plan.subscripts if len(plan.subscripts) <= most else plan.subscripts[: most - 3] + "...") + tail
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= WIDEST else line[: WIDEST - 3] + "..."
+    return shortened(plan.subscripts, WIDEST - len(tail)) + tail
 
 
 def _facts(plan: Plan, request: PlanRequest, facts: ArchFacts | None, make: Make) -> list[Fact]:

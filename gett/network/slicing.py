@@ -39,6 +39,11 @@ class Network:
     new: bool = True
     by_size: bool = False
 
+    @property
+    def modes(self) -> dict[int, tuple[int, ...]]:
+        """Modes of each operand and of each step's result."""
+        return {**dict(enumerate(self.terms)), **{s.output: s.modes for s in self.steps}}
+
 
 @dataclass(frozen=True, slots=True)
 class Slicing:
@@ -82,7 +87,7 @@ def slicing(network: Network, lengths: Mapping[int, int], *, keeps: bool = True)
     fixed = once(network, lengths) if keeps and lengths else frozenset[int]()
     slices = count_slices(tuple(lengths.items()), extents)
     operands, last = len(network.terms), steps[-1].output
-    modes: dict[int, Sequence[int]] = {**dict(enumerate(network.terms)), **{s.output: s.modes for s in steps}}
+    modes = network.modes
 
     def size(tensor: int) -> int:
         return math.prod(extents[m] if tensor in fixed else lengths.get(m, extents[m]) for m in modes[tensor])
@@ -127,7 +132,7 @@ def slicings(network: Network, lengths: Mapping[int, int]) -> Iterator[Slicing]:
     """
     lengths = dict(lengths)
     varying = set(itertools.chain.from_iterable(network.terms))
-    modes = {s.output: s.modes for s in network.steps} | dict(enumerate(network.terms))
+    modes = network.modes
     while True:
         now = slicing(network, lengths)
         yield now
@@ -181,7 +186,7 @@ def cost_of_cut(network: Network, lengths: Mapping[int, int]) -> int:
 
 def _moved(network: Network, lengths: Mapping[int, int]) -> int:
     """Elements that the steps of all slices read and write, and those of the partial sums."""
-    modes: dict[int, Sequence[int]] = {**dict(enumerate(network.terms)), **{s.output: s.modes for s in network.steps}}
+    modes = network.modes
 
     def size(tensor: int) -> int:
         return math.prod(lengths.get(m, network.extents[m]) for m in modes[tensor])

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from gett.hw.archs import ArchFacts, arch_facts
-from gett.ir.tensors import TensorSpec, dense_strides
+from gett.ir.tensors import TensorSpec
 from gett.network.request import PlanRequest
 from gett.network.slicing import MOVED, Network, cost_of_cut, slicing
 from gett.plans.contraction_plan import ContractionPlan
@@ -218,11 +218,6 @@ def operand_traffic(
 def expected_us(plan: ContractionPlan) -> float:
     """What the cost model expects of a plan for a GPU."""
     return sum(s.schedule.forecast.us for s in plan.steps if s.schedule is not None)
-
-
-def dense(spec: TensorSpec) -> TensorSpec:
-    """The description of a dense tensor of the same elements."""
-    return replace(spec, strides=dense_strides(spec.shape, spec.dtype.itemsize))
 
 
 def _cost(cut: Cut) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from gett.arrays.kinds import ArrayKind, cupy_kind
 from gett.arrays.torch import torch_library
-from gett.console.formatting import brief, count, format_bytes, format_seconds, printable
+from gett.console.formatting import WIDEST, brief, count, format_bytes, format_seconds, printable, shortened
 from gett.errors import DeviceError, DTypeError, OptionError, ShapeError
 from gett.ir.subscripts import parse
 from gett.network.path import Path
@@ -33,8 +33,6 @@ from gett.slices.shared import Shared, gathered
 from gett.slices.sliced_plan import SlicedPlan, bare_request
 from gett.slices.stepwise import Stepwise, stepwise
 from gett.slices.sums import Node
-
-WIDEST = 118  # characters of a line of a plan's text
 
 
 class DevicesPlan(DistributedPlan):
@@ -138,7 +136,7 @@ class DevicesPlan(DistributedPlan):
             raise ShapeError(f"the plan {self.subscripts} takes {len(wanted)} operands, {len(operands)} were given")
         link = self.engine.link
         for i, (x, want, axis) in enumerate(zip(operands, wanted, self._layout, strict=True)):
-            if not isinstance(x, Sharded) and _library(x) != link.name:
+            if library(x) != link.name:
                 raise DeviceError(f"operand {i} is a {type(x).__name__}; the plan was made for {link.name}'s arrays")
             dtype = x.dtype if isinstance(x, Sharded) else link.kind_on(self.devices[0]).describe(x).dtype
             if tuple(x.shape) != want.shape:
@@ -160,13 +158,11 @@ class DevicesPlan(DistributedPlan):
 
     def explain(self, *, detail: bool = False) -> str:
         """The plan as text: who computes what, bytes over the link, FLOP and expected time; then that of a slice."""
-        lines = [x if len(x) <= WIDEST else f"{x[: WIDEST - 3]}..." for x in self._lines()]
-        return printable("\n".join([*lines, super().explain(detail=detail)]))
+        return printable("\n".join([*map(shortened, self._lines()), super().explain(detail=detail)]))
 
     def _lines(self) -> Iterator[str]:
         where = f" on {count(len(self.devices), 'device')} {list(self.devices)}, {self.dtype}"
-        most = WIDEST - len(where)
-        yield (self.subscripts if len(self.subscripts) <= most else f"{self.subscripts[: most - 3]}...") + where
+        yield shortened(self.subscripts, WIDEST - len(where)) + where
         terms = self.subscripts.split("->")[0].split(",")
         for i, axis in enumerate(self._layout):
             if axis is not None:
@@ -230,7 +226,7 @@ def share_out(
 
     Args:
         plan: Of one device, made for the first.
-        devices: Their numbers.
+        devices: Their numbers, which were checked.
         operands: Arrays, pairs or sharded tensors; only how they are sharded counts.
         shard: A label of the result.
 
@@ -239,7 +235,8 @@ def share_out(
     """
     request, free = plan.request, plan.unsliced if isinstance(plan, SlicedPlan) else plan
     link = _link(plan, operands)
-    check_devices(devices, request.arch, request.device is not None)
+    for device in devices if request.device is not None else ():
+        kind_of(request.arch, device)  # there is one, of this architecture
     if shard is not None and (not isinstance(shard, str) or shard not in plan.subscripts.split("->")[1]):
         raise OptionError(f"shard={shard!r} is no label of the result of {plan.subscripts}")
     network, path = network_of(request, plan.path if len(request.operands) > 2 else True)
@@ -264,13 +261,15 @@ def share_out(
         cut = alone
     else:
         by_step = None
-    engine = DeviceEngine(devices, link, network, inputs)
+    engine = DeviceEngine(devices, link, inputs)
     made = replace(request, memory_limit=None)
     return DevicesPlan(made, free, path, network, (cut, alone, by_step), engine, shard, layout)
 
 
-def _library(array: Any) -> str:
+def library(array: Any) -> str:
     """The name of the library that an array is of, as links have it."""
+    if isinstance(array, Sharded):
+        return array.kind.name
     if isinstance(array, np.ndarray):
         return "NumPy"
     return {"cupy": "CuPy", "torch": "PyTorch"}.get(type(array).__module__.partition(".")[0], "")
@@ -284,24 +283,19 @@ def _link(plan: ContractionPlan, operands: Sequence[Any]) -> Link:
     if sharded is not None:
         return link_for(sharded)
     torch, cupy = torch_library(), cupy_kind()
-    if torch is not None and any(_library(x) == "PyTorch" for x in operands):
+    if torch is not None and any(library(x) == "PyTorch" for x in operands):
         return link_for(torch.kind(plan.request.device or 0))
     return Link() if cupy is None else link_for(cupy)
 
 
-def check_devices(devices: Sequence[int], arch: str, here: bool) -> None:
-    """Refuse devices that are none, or differ.
+def check_numbers(devices: Sequence[int]) -> None:
+    """Refuse devices that are none.
 
     Raises:
         OptionError: They are no numbers of GPUs, or one is named twice.
-        DeviceError: There is no such GPU, or one has another architecture.
     """
     numbers = list(devices) if isinstance(devices, (list, tuple, range)) else []
     if not numbers or any(isinstance(x, bool) or not isinstance(x, int) or x < 0 for x in numbers):
         raise OptionError(f"devices={devices!r}; it must list numbers of GPUs, such as [0, 1]")
     if len(set(numbers)) != len(numbers):
         raise OptionError(f"devices={devices!r} names a GPU twice")
-    if arch == "cpu" or not here:
-        return
-    for x in numbers:
-        kind_of(arch, x)

@@ -24,7 +24,7 @@ from gett.network.slicing import Network, Slicing, slicing, spread
 from gett.plans.contraction_plan import ContractionPlan
 from gett.slices.finder import find_plan
 from gett.slices.limited import network_of
-from gett.slices.recipe import Recipe, usual_terms
+from gett.slices.recipe import Recipe, added, usual_terms
 from gett.slices.sliced_plan import SlicedPlan
 from gett.slices.sums import Node, SumTree, nodes
 from gett.slices.views import SliceGrid, view
@@ -53,8 +53,7 @@ class Job:
 
     def numbers(self, node: Node) -> range:
         """Which slices of its part a node sums."""
-        terms, summed = node.terms(self.terms), self.grid.summed
-        return range(terms.start * summed // self.terms, terms.stop * summed // self.terms)
+        return self.recipe.numbers(node.terms(self.terms), self.grid.summed)
 
     def slices(self, node: Node) -> int:
         """How many slices a node sums."""
@@ -89,14 +88,14 @@ class Job:
 class Totals:
     """The sums of all parts, as sums of nodes come in any order."""
 
-    def __init__(self, job: Job, add: Callable[[Any, Any], Any]) -> None:
-        """Nothing yet; `add` is the sum of two arrays, and may write over the first."""
-        self._trees = {}  # type: dict[int, SumTree]
-        self._count, self._add = job.terms, add
+    def __init__(self, job: Job) -> None:
+        """Nothing yet."""
+        self._trees: dict[int, SumTree] = {}
+        self._count = job.terms
 
     def put(self, node: Node, value: Any) -> tuple[int, Any] | None:
         """Add a node's sum; what it completes, a part with its total, is given back and forgotten."""
-        tree = self._trees.setdefault(node.part, SumTree(self._count, self._add))
+        tree = self._trees.setdefault(node.part, SumTree(self._count, added))
         tree.put(node.level, node.index, value)
         total = tree.total
         if total is None:

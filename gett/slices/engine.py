@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 
 from gett.arrays.kinds import ArrayKind
-from gett.network.slicing import Network, slicing
-from gett.slices.distributed_plan import Job, Totals
-from gett.slices.finder import find_plan
+from gett.slices.distributed_plan import Job
 from gett.slices.links import Link
 from gett.slices.recipe import added
 from gett.slices.sharded import Index, Sharded
-from gett.slices.sums import Node, nodes
+from gett.slices.sums import Node, SumTree, nodes
 from gett.slices.views import Place
 from gett.slices.work import SliceRun, SliceWork, packed
 
@@ -71,12 +69,11 @@ class PartialSums:
 
     def share(self, where: Index, device: int) -> Any:
         """A box of the total, formed on a device; each element is asked for once."""
-        totals, found = Totals(self._job, added), None
+        tree = SumTree(self._job.terms, added)
         with self._link.on(device):
             for node, value in self._values:
-                found = totals.put(node, self._link.move(value[where], device))
-        assert found is not None
-        return found[1]
+                tree.put(node.level, node.index, self._link.move(value[where], device))
+        return tree.total
 
     def on(self, device: int) -> Any:
         """The total on a device.
@@ -108,10 +105,10 @@ class DeviceEngine:
         link: Moves arrays between them.
     """
 
-    def __init__(self, devices: Sequence[int], link: Link, network: Network, inputs: Sequence[Sequence[int]]) -> None:
-        """For the slices of a network, whose operands have the modes `inputs` in order."""
+    def __init__(self, devices: Sequence[int], link: Link, inputs: Sequence[Sequence[int]]) -> None:
+        """For contractions whose operands have the modes `inputs` in order."""
         self.devices, self.link = tuple(devices), link
-        self._network, self._inputs = network, inputs
+        self._inputs = inputs
         self._works: dict[Any, SliceWork] = {}
 
     def __call__(self, job: Job, kind: ArrayKind, operands: Sequence[Any]) -> Iterator[tuple[int, Any]]:
@@ -168,11 +165,12 @@ class DeviceEngine:
     ) -> Iterator[bool]:
         """Ask a device for its nodes, one slice at each turn."""
         link, kind, recipe = self.link, self.link.kind_on(device), job.recipe
-        sources = [self._source(i, x, device, job, share) for i, x in enumerate(operands)]
+        places = list(_places(job, share))
+        sources = [self._source(i, x, device, places) for i, x in enumerate(operands)]
         with link.on(device):
             work = self._work(job, device, sources)
             pieces = _Pieces(link, device, operands, sources, work, held)
-            pieces.fetch(_places(job, share))
+            pieces.fetch(places)
         yield True
         with link.on(device):
             whole = [pieces.whole(i) if i in work.read_once else None for i in range(len(operands))]
@@ -190,15 +188,15 @@ class DeviceEngine:
                 yield True
             done.append((node, sums))
 
-    def _source(self, i: int, operand: Any, device: int, job: Job, share: Sequence[Node]) -> _Source:
+    def _source(self, i: int, operand: Any, device: int, places: Sequence[Place]) -> _Source:
         """Where a device reads an operand: an array that is there and has all that is read, if there is one."""
         here = (None, device)
         if not isinstance(operand, Sharded):
             return _Source(operand if self.link.place(operand) in here else None)
         mode = self._inputs[i][operand.axis]
         read = range(operand.shape[operand.axis])
-        if mode in dict(job.recipe.lengths) and len(read) != 1:
-            ranges = [place[mode] for place in _places(job, share)]
+        if mode in places[0] and len(read) != 1:
+            ranges = [place[mode] for place in places]
             read = range(min(x.start for x in ranges), max(x.stop for x in ranges))
         for number, part in enumerate(operand.parts):
             held = operand.range(number)
@@ -222,9 +220,7 @@ class DeviceEngine:
         key = recipe, device, tuple(specs)
         work = self._works.get(key)
         if work is None:
-            bare = replace(recipe.bare, operands=tuple(specs), device=self.link.number(device))
-            way = slicing(self._network, dict(recipe.lengths), keeps=recipe.keeps)
-            work = self._works[key] = SliceWork(bare, self._network, way, find_plan)
+            work = self._works[key] = recipe.work(self.link.number(device), tuple(specs))
         return work
 
 
@@ -253,7 +249,7 @@ class _Pieces:
         self._copies: dict[Any, Any] = {}
         self._events: dict[Any, Any] = {}
 
-    def fetch(self, places: Iterator[Place]) -> None:
+    def fetch(self, places: Sequence[Place]) -> None:
         """Ask for copies of all that slices read elsewhere, in their order."""
         for place in places:
             for i, axes in self._read:
@@ -295,13 +291,14 @@ class _Pieces:
         if len(pieces) == 1:
             self._take(key, operand.parts[pieces[0].part][pieces[0].inside])
             return
-        shape = tuple(stop - start for start, stop in box)
-        joined = self._copies[key] = link.kind_on(self._device).empty(shape, operand.dtype)
-        for piece in pieces:
-            copy, event = link.fetch(operand.parts[piece.part][piece.inside], self._device)
+
+        def fetched(part: Any) -> Any:
+            copy, event = link.fetch(part, self._device)
             if event is not None:
                 link.wait(self._device, event)
-            link.kind_on(self._device).copy(joined[piece.target], copy)
+            return copy
+
+        self._copies[key] = operand.joined(index, link.kind_on(self._device), fetched)
 
     def _take(self, key: Any, array: Any) -> None:
         """Copy from whichever device has the same box and can send it first: several send at a time."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from gett.arrays.kinds import ArrayKind, check_room
 from gett.network.optimize import SlicedPath
@@ -15,6 +16,8 @@ from gett.network.request import PlanRequest
 from gett.plans import planner
 from gett.plans.contraction_plan import ContractionPlan
 from gett.plans.plan_cache import plan_cache
+
+PlanT = TypeVar("PlanT", bound=ContractionPlan)
 
 
 def find_plan(
@@ -25,15 +28,18 @@ def find_plan(
     With `keep=False` the cache is neither asked nor given the plan.
     """
     make = make or make_plan
-    if not keep:
-        return make(request)
+    return kept(request, partial(make, request)) if keep else make(request)
+
+
+def kept(key: Any, make: Callable[[], PlanT]) -> PlanT:
+    """What the plan cache has under a key; else what is made now and kept there."""
     try:
-        found = plan_cache.get(request)
+        found = plan_cache.get(key)
     except TypeError:  # a path function that cannot be hashed, or a bad option, which planning names
-        return make(request)
+        return make()
     if found is None:
-        found = plan_cache.put(request, make(request))
-    plan: ContractionPlan = found
+        found = plan_cache.put(key, make())
+    plan: PlanT = found
     return plan
 
 

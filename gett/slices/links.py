@@ -8,6 +8,7 @@ Owns events, copies and what must stay alive while a copy reads it. Knows neithe
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -75,7 +76,7 @@ class Link:
         """From here on the home waits for all devices; what copies have read may go."""
 
 
-class StreamLink(Link):
+class StreamLink(Link, ABC):
     """GPUs, whose streams keep the order: what the libraries of arrays share."""
 
     def __init__(self, module: Any) -> None:
@@ -89,23 +90,25 @@ class StreamLink(Link):
     def number(self, device: int) -> int:
         return device
 
+    @abstractmethod
     def _stream(self, device: int) -> Any:
         """The current stream of a device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _new_stream(self, device: int) -> Any:
-        raise NotImplementedError
+        """Another stream of a device."""
 
+    @abstractmethod
     def _new_event(self) -> Any:
-        raise NotImplementedError
+        """An event of the current device."""
 
+    @abstractmethod
     def _dense(self, array: Any) -> Any:
         """The array itself, or a dense copy on the current device."""
-        raise NotImplementedError
 
-    def _copied(self, array: Any, source: int, device: int) -> Any:
-        """A copy on a device of a dense array, made by the streams beside the current ones."""
-        raise NotImplementedError
+    @abstractmethod
+    def _copied(self, array: Any, ready: Any, device: int) -> Any:
+        """A copy on a device of a dense array, made by the streams beside the current ones once an event is over."""
 
     def _side(self, device: int) -> Any:
         """The stream beside the current one, for copies."""

@@ -79,10 +79,19 @@ class Recipe:
     order: str
     terms: int
 
-    def work(self, device: int) -> SliceWork:
-        """The slices, planned for a device of this process."""
-        bare = replace(self.bare, device=device)
-        network = network_of(bare, bare.optimize if len(bare.operands) > 2 else True)[0]
+    def numbers(self, terms: range, summed: int) -> range:
+        """Which of the slices that are summed into a part make up some consecutive terms."""
+        return range(terms.start * summed // self.terms, terms.stop * summed // self.terms)
+
+    def work(self, device: int, operands: tuple[TensorSpec, ...] | None = None) -> SliceWork:
+        """The slices, planned for a device of this process.
+
+        Args:
+            device: The device.
+            operands: The operands as they lie there, where they are not dense.
+        """
+        bare = replace(self.bare, device=device, operands=self.bare.operands if operands is None else operands)
+        network = network_of(bare, bare.optimize)[0]
         return SliceWork(bare, network, slicing(network, dict(self.lengths), keeps=self.keeps), find_plan)
 
 
@@ -109,7 +118,6 @@ class Worker:
         self._kind: Any = kind_of(recipe.bare.arch, device)
         self._work = recipe.work(device)
         self._sums = np.dtype(recipe.sums)
-        self._terms = recipe.terms
         self.digest = self._digest()
         self._run: Any = None
 
@@ -120,7 +128,7 @@ class Worker:
         plans = [x.plan for x in self._work.once]
         plans += [self._work.part(self._work.lengths, spec, add=add) for add in (False, True)]
         steps = [(s.name, s.inputs, s.shape, repr(s.schedule)) for p in plans for s in p.steps]
-        text = repr((__version__, self._recipe, self._terms, steps))
+        text = repr((__version__, self._recipe, steps))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def read(self, operands: Sequence[Any]) -> None:
@@ -132,19 +140,19 @@ class Worker:
 
     def sum(self, node: Node, each: Callable[[], None] = lambda: None) -> Any:
         """The sum of a node's slices, an array of this worker's device; `each` is called before every slice."""
-        grid, kind = self._work.grid, self._kind
+        grid, kind, recipe = self._work.grid, self._kind, self._recipe
         outer = grid.part(node.part)
         shape = grid.shape(node.part)
 
         def slices(term: int) -> Iterator[int]:
-            for number in range(term * grid.summed // self._terms, (term + 1) * grid.summed // self._terms):
+            for number in recipe.numbers(range(term, term + 1), grid.summed):
                 each()
                 yield number
 
-        tree = SumTree(self._terms, added)
+        tree = SumTree(recipe.terms, added)
         with kind.on(self._device) or nullcontext():
-            for term in node.terms(self._terms):
-                sums = kind.empty(shape, self._sums, self._recipe.order)
+            for term in node.terms(recipe.terms):
+                sums = kind.empty(shape, self._sums, recipe.order)
                 self._run.sum(outer, slices(term), sums)
                 tree.put(0, term, sums)
             ((_, value),) = tree.held.items()
@@ -153,3 +161,8 @@ class Worker:
     def to_host(self, value: Any) -> Any:
         """A sum as an array of the host."""
         return self._kind.to_host(value)
+
+    def from_host(self, array: Any) -> Any:
+        """An array of the host as one of this worker's device."""
+        with self._kind.on(self._device) or nullcontext():
+            return self._kind.from_host(array)

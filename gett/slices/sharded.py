@@ -6,14 +6,14 @@ Owns where parts begin, and boxes of the whole tensor as pieces of parts.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gett.arrays.interop import gather
-from gett.arrays.kinds import NUMPY
+from gett.arrays.kinds import NUMPY, ArrayKind
 from gett.arrays.torch import torch_library
 from gett.console.formatting import brief, count
 from gett.errors import DTypeError, OptionError, ShapeError
@@ -107,9 +107,7 @@ class Sharded:
         rank = len(found.shape)
         if not -rank <= axis < rank:
             raise OptionError(f"axis={axis!r}: the array has {count(rank, 'axis', 'axes')}")
-        extent, n = found.shape[axis % rank], len(devices)
-        length = -(-extent // n)
-        where = [slice(min(i * length, extent), min((i + 1) * length, extent)) for i in range(n)]
+        where = even_parts(found.shape[axis % rank], len(devices))
         before = (slice(None),) * (axis % rank)
         parts = [link.move(found[(*before, x)], d) for x, d in zip(where, devices, strict=True)]
         place = link.place(found)
@@ -141,6 +139,13 @@ class Sharded:
                 target = slice(start - wanted.start, stop - wanted.start)
                 yield Piece(part, _with(box, self.axis, inside), _with(_whole(box), self.axis, target))
 
+    def joined(self, box: Index, kind: ArrayKind, bring: Callable[[Any], Any]) -> Any:
+        """A box of the tensor as an array of the current device, to which `bring` brings pieces."""
+        whole = kind.empty([x.stop - x.start for x in box], self.dtype)
+        for piece in self.pieces(box):
+            kind.copy(whole[piece.target], bring(self.parts[piece.part][piece.inside]))
+        return whole
+
     def get(self) -> Any:
         """The whole tensor as a NumPy array."""
         return np.concatenate(list(map(self.kind.to_host, self.parts)), self.axis)
@@ -161,6 +166,12 @@ class Sharded:
     def __repr__(self) -> str:
         extents = " + ".join(str(x.shape[self.axis]) for x in self.parts)
         return f"<Sharded {self.shape} {self.dtype}, axis {self.axis}: {extents} on {list(self.devices)}>"
+
+
+def even_parts(extent: int, count: int) -> list[slice]:
+    """So many parts of about the same extent, the last ones shorter or empty."""
+    length = -(-extent // count)
+    return [slice(min(i * length, extent), min((i + 1) * length, extent)) for i in range(count)]
 
 
 def numpys(array: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from gett.slices.distributed_plan import Job
 from gett.slices.engine import DeviceEngine
 from gett.slices.links import Link
-from gett.slices.sharded import Sharded
+from gett.slices.sharded import Sharded, even_parts
 from gett.slices.views import view
 
 
@@ -77,12 +77,11 @@ def new_sharded(
     link: Link, shape: Sequence[int], dtype: np.dtype[Any], order: str, devices: Sequence[int], axis: int
 ) -> Sharded:
     """A sharded tensor without values, a part of about the same extent on each device."""
-    length = -(-shape[axis] // len(devices))
     parts = []
-    for i, device in enumerate(devices):
-        extent = max(0, min(length, shape[axis] - i * length))
+    for where, device in zip(even_parts(shape[axis], len(devices)), devices, strict=True):
         with link.on(device):
-            parts.append(link.kind_on(device).empty((*shape[:axis], extent, *shape[axis + 1 :]), dtype, order))
+            part = *shape[:axis], where.stop - where.start, *shape[axis + 1 :]
+            parts.append(link.kind_on(device).empty(part, dtype, order))
     return Sharded(parts, axis)
 
 
@@ -94,9 +93,6 @@ def gathered(link: Link, tensor: Any, device: int) -> Any:
     with link.lock:
         link.begin([device], [p for p in map(link.place, tensor.parts) if p is not None])
         with link.on(device):
-            kind = link.kind_on(device)
-            whole = kind.empty(tensor.shape, tensor.dtype)
-            for piece in tensor.pieces(box):
-                kind.copy(whole[piece.target], link.move(tensor.parts[piece.part][piece.inside], device))
+            whole = tensor.joined(box, link.kind_on(device), lambda part: link.move(part, device))
         link.end([device], device)
     return whole

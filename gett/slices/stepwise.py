@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from gett.ir.subscripts import parse
 from gett.ir.tensors import TensorSpec, dense_strides, sum_dtype
 from gett.network.path import PathStep
 from gett.network.request import PlanRequest
 from gett.network.slicing import Network
 from gett.plans.contraction_plan import ContractionPlan
-from gett.slices.cuts import SHARING_US, Costs, Lengths, Modes, dense, operand_traffic, sums_traffic
+from gett.slices.cuts import SHARING_US, Costs, Lengths, Modes, operand_traffic, sums_traffic
 from gett.slices.distributed_plan import Job
 from gett.slices.engine import DeviceEngine
 from gett.slices.finder import find_plan
@@ -37,7 +38,7 @@ class _Choice:
 
     Attributes:
         cost: Of it and all that is before it.
-        lengths: The cut; none for the first device alone.
+        lengths: The cut, of the modes of the step's own contraction; none for the first device alone.
         inputs: The layout of each input.
     """
 
@@ -107,30 +108,49 @@ class Stepwise:
         return tensors[self.steps[-1].step.output]
 
 
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """One step as a contraction of its own.
+
+    Attributes:
+        request: It.
+        network: What it amounts to.
+        inputs: Modes of each input, as the contraction numbers them.
+        names: The network's mode for each of them.
+    """
+
+    request: PlanRequest
+    network: Network
+    inputs: tuple[tuple[int, ...], ...]
+    names: tuple[int, ...]
+
+
 class _Search:
     """The steps of a network, what each takes, and what is best."""
 
     def __init__(self, bare: PlanRequest, network: Network, inputs: Sequence[Sequence[int]], devices: int) -> None:
-        self.bare, self.network, self.n = bare, network, devices
+        self.network, self.n = network, devices
         assert isinstance(bare.dtype, np.dtype)
         self.dtype = bare.dtype
-        self.modes: dict[int, tuple[int, ...]] = dict(enumerate(map(tuple, inputs)))
-        self.modes |= {s.output: s.modes for s in network.steps}
-        self.specs: dict[int, TensorSpec] = dict(enumerate(map(dense, bare.operands)))
+        self.modes: dict[int, tuple[int, ...]] = {**network.modes, **dict(enumerate(map(tuple, inputs)))}
+        self.specs = dict(enumerate(bare.operands))
         for s in network.steps:
             shape = tuple(network.extents[m] for m in s.modes)
-            strides = dense_strides(shape, self.dtype.itemsize)
-            self.specs[s.output] = TensorSpec(shape, strides, self.dtype)
+            self.specs[s.output] = TensorSpec(shape, dense_strides(shape, self.dtype.itemsize), self.dtype)
+        self.pairs = {s.output: self._pair(bare, s) for s in network.steps}
         self.choices: dict[int, dict[Layout, _Choice]] = {}
 
-    def request(self, step: PathStep) -> PlanRequest:
-        """One step as a contraction."""
-        flags = self.bare.conj
+    def _pair(self, bare: PlanRequest, step: PathStep) -> _Pair:
+        flags = bare.conj
         conj = None if flags is None else tuple(i < len(flags) and flags[i] for i in step.inputs)
-        return replace(
-            self.bare, spec=(*(self.modes[i] for i in step.inputs), step.modes), optimize=True,
-            operands=tuple(self.specs[i] for i in step.inputs), conj=conj if conj and any(conj) else None,
+        inputs = [self.modes[i] for i in step.inputs]
+        request = replace(
+            bare, spec=(*inputs, step.modes), optimize=True, operands=tuple(self.specs[i] for i in step.inputs),
+            conj=conj if conj and any(conj) else None,
         )  # fmt: skip
+        numbered = parse(request.spec, list(map(len, inputs))).inputs
+        names = tuple(dict.fromkeys(m for t in inputs for m in t))
+        return _Pair(request, network_of(request, True)[0], numbered, names)
 
     def run(self, layout: Modes) -> None:
         """Find what is best for each layout of each step's result."""
@@ -140,18 +160,15 @@ class _Search:
             self.choices[step.output] = self._step(step)
 
     def _step(self, step: PathStep) -> dict[Layout, _Choice]:
-        request = self.request(step)
-        network = network_of(request, True)[0]
+        pair = self.pairs[step.output]
         inputs = [self.modes[i] for i in step.inputs]
-        costs = Costs(request, network, tuple(_positions(inputs)), self.specs[step.output], self.n)
-        names = list(dict.fromkeys(m for t in inputs for m in t))  # modes of the network, by those of the step
+        costs = Costs(pair.request, pair.network, pair.inputs, self.specs[step.output], self.n)
         found: dict[Layout, _Choice] = {}
-        alone = costs.compute(())
         ways: list[Lengths] = [()]
-        if request.arch == "cpu" or alone > 2 * SHARING_US:
+        if pair.request.arch == "cpu" or costs.compute(()) > 2 * SHARING_US:
             ways += costs.promising([None] * len(inputs))
         for way in ways:
-            cut = [names[m] for m, _ in way]
+            cut = [pair.names[m] for m, _ in way]
             total, chosen = costs.compute(way), []
             for i, modes in zip(step.inputs, inputs, strict=True):
                 nbytes = self.specs[i].nbytes
@@ -164,21 +181,17 @@ class _Search:
             kept = cut[0] if cut and cut[0] in step.modes else None
             if cut and kept is None:
                 total += costs.crossing(sums_traffic(self.specs[step.output].nbytes, self.n).busiest)
-            lengths = tuple((names[m], n) for m, n in way)
             if kept not in found or total < found[kept].cost:
-                found[kept] = _Choice(total, lengths, tuple(chosen))
+                found[kept] = _Choice(total, way, tuple(chosen))
         return found
 
-
-def _numbers(inputs: Sequence[Sequence[int]]) -> dict[int, int]:
-    """The number of each mode in the contraction of these inputs alone."""
-    return {m: i for i, m in enumerate(dict.fromkeys(m for t in inputs for m in t))}
-
-
-def _positions(inputs: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The modes of these inputs in the contraction of them alone."""
-    numbers = _numbers(inputs)
-    return [[numbers[m] for m in t] for t in inputs]
+    def shared(self, step: PathStep, way: Lengths, axis: int | None, devices: Sequence[int], link: Link) -> Shared:
+        """What computes a step on all devices, in a cut of its own modes."""
+        pair = self.pairs[step.output]
+        grid = SliceGrid.of(way, pair.network.extents, pair.network.output)
+        terms = min(len(devices), grid.summed)
+        recipe = Recipe(pair.request, way, False, sum_dtype(self.dtype).name, "C", terms)
+        return Shared(DeviceEngine(devices, link, pair.inputs), Job(recipe, grid, 0), self.dtype, "C", axis)
 
 
 def stepwise(
@@ -222,37 +235,19 @@ def stepwise(
     uses = {i: s.output for s in network.steps for i in s.inputs}
     steps = []
     for step in network.steps:
-        lengths = search.choices[step.output][wanted[step.output]].lengths
+        pair, way = search.pairs[step.output], search.choices[step.output][wanted[step.output]].lengths
         done = tuple(i for i in dict.fromkeys(step.inputs) if uses[i] == step.output)
-        request = search.request(step)
-        if lengths:
+        if way:
             kept = wanted[step.output]
             axis = None if kept is None else step.modes.index(kept)
-            shared = _shared(request, search, step, lengths, axis, devices, link)
-            steps.append(SharedStep(step, None, shared, lengths, done))
+            lengths = tuple((pair.names[m], n) for m, n in way)
+            steps.append(SharedStep(step, None, search.shared(step, way, axis, devices, link), lengths, done))
         else:
             read = tuple(
                 given[i] if i < len(given) and layout[i] is None else x
-                for i, x in zip(step.inputs, request.operands, strict=True)
+                for i, x in zip(step.inputs, pair.request.operands, strict=True)
             )
-            steps.append(SharedStep(step, find_plan(replace(request, operands=read, device=device)), None, (), done))
+            steps.append(
+                SharedStep(step, find_plan(replace(pair.request, operands=read, device=device)), None, (), done)
+            )
     return Stepwise(tuple(steps), found[at].cost, devices[0], link)
-
-
-def _shared(
-    request: PlanRequest,
-    search: _Search,
-    step: PathStep,
-    lengths: Lengths,
-    axis: int | None,
-    devices: Sequence[int],
-    link: Link,
-) -> Shared:
-    network = network_of(request, True)[0]
-    inputs = [search.modes[i] for i in step.inputs]
-    numbers = _numbers(inputs)
-    own = tuple((numbers[m], n) for m, n in lengths)
-    grid = SliceGrid.of(own, network.extents, network.output)
-    recipe = Recipe(request, own, False, sum_dtype(search.dtype).name, "C", min(len(devices), grid.summed))
-    engine = DeviceEngine(devices, link, network, _positions(inputs))
-    return Shared(engine, Job(recipe, grid, 0), search.dtype, "C", axis)
