@@ -157,7 +157,7 @@ def slicings(network: Network, lengths: Mapping[int, int]) -> Iterator[Slicing]:
         lengths[mode] = _shorter(network.extents[mode], lengths.get(mode, network.extents[mode]))
 
 
-def spread(network: Network, lengths: Mapping[int, int], least: int) -> Slicing | None:
+def spread(network: Network, lengths: Mapping[int, int], least: int, *, keeps: bool = True) -> Slicing | None:
     """The way with at least so many slices that takes least time in all, beginning with some sliced modes.
 
     None if there are not so many slices. What slices share counts as work of each, since each process does it. A cut
@@ -176,7 +176,7 @@ def spread(network: Network, lengths: Mapping[int, int], least: int) -> Slicing 
             return None
         mode = min(found)[-1]
         lengths[mode] = _shorter(network.extents[mode], lengths.get(mode, network.extents[mode]))
-    return slicing(network, lengths)
+    return slicing(network, lengths, keeps=keeps)
 
 
 def cost_of_cut(network: Network, lengths: Mapping[int, int]) -> int:

@@ -17,20 +17,19 @@ from gett.arrays.torch import torch_library
 from gett.console.formatting import WIDEST, brief, count, format_bytes, format_seconds, printable, shortened
 from gett.errors import DeviceError, DTypeError, OptionError, ShapeError
 from gett.ir.subscripts import parse
-from gett.network.path import Path
 from gett.network.request import PlanRequest
 from gett.network.running import Ending
-from gett.network.slicing import Network, slicing, spread
+from gett.network.slicing import slicing
 from gett.plans.contraction_plan import ContractionPlan
 from gett.slices.cuts import Costs, Cut
-from gett.slices.distributed_plan import DistributedPlan, dense_request, refuse_derivatives
+from gett.slices.distributed_plan import DistributedPlan, dense_request, refuse_derivatives, way_with, without_slices
 from gett.slices.engine import DeviceEngine
 from gett.slices.limited import network_of
 from gett.slices.links import Link, link_for, peer_access
 from gett.slices.recipe import kind_of
 from gett.slices.sharded import Sharded, numpys
 from gett.slices.shared import Shared, gathered
-from gett.slices.sliced_plan import SlicedPlan, bare_request
+from gett.slices.sliced_plan import SlicedPlan, Subject, bare_request
 from gett.slices.stepwise import Stepwise, stepwise
 from gett.slices.sums import Node
 
@@ -43,17 +42,16 @@ class DevicesPlan(DistributedPlan):
         cut: How it is shared, if it is cut as a whole.
         alone: The cut for one GPU.
         by_step: How it is shared, if its steps are cut one by one; else None.
+        engine: What sums the slices.
         shard: The label along which a result is sharded; None for an array on the first GPU.
     """
 
-    __slots__ = ("_layout", "alone", "by_step", "cut", "devices", "shard")
+    __slots__ = ("_layout", "alone", "by_step", "cut", "devices", "engine", "shard")
 
     def __init__(
         self,
         request: PlanRequest,
-        free: ContractionPlan,
-        path: Path,
-        network: Network,
+        subject: Subject,
         ways: tuple[Cut, Cut, Stepwise | None],
         engine: DeviceEngine,
         shard: str | None,
@@ -63,21 +61,18 @@ class DevicesPlan(DistributedPlan):
 
         Args:
             request: What was asked for.
-            free: The plan without slices.
-            path: Of all operands.
-            network: What the path amounts to.
+            subject: What is shared, and in which slices where it is cut as a whole.
             ways: The cut, that for one GPU, and the steps.
             engine: The devices.
             shard: As the attribute.
             layout: The axis along which each operand is sharded, None where it is an array.
         """
+        super().__init__(request, subject, engine, len(engine.devices))
         self.cut, self.alone, self.by_step = ways
-        way = slicing(network, dict(self.cut.lengths))
-        super().__init__(request, free, path, network, way, engine, len(engine.devices))
-        self.devices, self.shard, self._layout = engine.devices, shard, tuple(layout)
+        self.devices, self.engine, self.shard, self._layout = engine.devices, engine, shard, tuple(layout)
 
         def again(changed: PlanRequest, *, keep: bool = True) -> ContractionPlan:
-            return DevicesPlan(changed, free, path, network, ways, engine, shard, layout)
+            return DevicesPlan(changed, subject, ways, engine, shard, layout)
 
         self._replan = again
 
@@ -146,12 +141,6 @@ class DevicesPlan(DistributedPlan):
             found = x.axis if isinstance(x, Sharded) else None
             if found != axis:
                 raise ShapeError(f"operand {i} is {_spell(found)}, planned was {_spell(axis)}")
-
-    @property
-    def engine(self) -> DeviceEngine:
-        """What sums the slices."""
-        engine: DeviceEngine = self._engine  # type: ignore[assignment]
-        return engine
 
     def __repr__(self) -> str:
         return f"<DevicesPlan {printable(self.subscripts)} on {self.arch}, {count(len(self.devices), 'device')}>"
@@ -233,13 +222,13 @@ def share_out(
     Raises:
         OptionError, DeviceError, DTypeError: Devices or labels do not fit.
     """
-    request, free = plan.request, plan.unsliced if isinstance(plan, SlicedPlan) else plan
+    request = plan.request
     link = _link(plan, operands)
     for device in devices if request.device is not None else ():
         kind_of(request.arch, device)  # there is one, of this architecture
     if shard is not None and (not isinstance(shard, str) or shard not in plan.subscripts.split("->")[1]):
         raise OptionError(f"shard={shard!r} is no label of the result of {plan.subscripts}")
-    network, path = network_of(request, plan.path if len(request.operands) > 2 else True)
+    network, path = network_of(request, plan.path)
     layout = [x.axis if isinstance(x, Sharded) else None for x in operands]
     inputs = parse(request.spec, [len(t.shape) for t in request.operands]).inputs
     modes = [None if axis is None else t[axis] for t, axis in zip(inputs, layout, strict=True)]
@@ -248,10 +237,11 @@ def share_out(
     costs = Costs(bare, network, inputs, plan.result.d, len(devices))
     lengths = tuple(plan.lengths.items()) if isinstance(plan, SlicedPlan) else ()
     cut = alone = costs.alone(lengths, modes, wanted)
-    by_step = None
+    by_step = way = None
     if isinstance(plan, SlicedPlan):
-        way = spread(network, plan.lengths, len(devices))  # as it is, where it has as many slices
-        cut = costs.of(lengths if way is None else way.lengths, modes, wanted)
+        way = way_with(plan, network, len(devices)) or way_with(plan, network, 1)
+        assert way is not None
+        cut = costs.of(way.lengths, modes, wanted)
     elif 0 not in network.extents and len(devices) > 1:
         cut = costs.best(modes, wanted)
         if len(network.steps) > 1:
@@ -261,9 +251,9 @@ def share_out(
         cut = alone
     else:
         by_step = None
-    engine = DeviceEngine(devices, link, inputs)
+    subject = Subject(without_slices(plan), path, network, way or slicing(network, dict(cut.lengths)))
     made = replace(request, memory_limit=None)
-    return DevicesPlan(made, free, path, network, (cut, alone, by_step), engine, shard, layout)
+    return DevicesPlan(made, subject, (cut, alone, by_step), DeviceEngine(devices, link, inputs), shard, layout)
 
 
 def library(array: Any) -> str:

@@ -20,12 +20,12 @@ from gett.ir.tensors import BFLOAT16, dense_strides
 from gett.network.path import Path
 from gett.network.request import PlanRequest
 from gett.network.running import Ending
-from gett.network.slicing import Network, Slicing, slicing, spread
+from gett.network.slicing import Network, Slicing, spread
 from gett.plans.contraction_plan import ContractionPlan
 from gett.slices.finder import find_plan
 from gett.slices.limited import network_of
 from gett.slices.recipe import Recipe, added, usual_terms
-from gett.slices.sliced_plan import SlicedPlan
+from gett.slices.sliced_plan import SlicedPlan, Subject
 from gett.slices.sums import Node, SumTree, nodes
 from gett.slices.views import SliceGrid, view
 
@@ -111,36 +111,22 @@ Engine = Callable[[Job, ArrayKind, Sequence[Any]], Iterable[tuple[int, Any]]]
 class DistributedPlan(SlicedPlan):
     """A sliced contraction whose slices are summed by an engine."""
 
-    __slots__ = ("_engine", "_path", "_terms")
+    __slots__ = ("_engine", "_terms")
 
-    def __init__(
-        self,
-        request: PlanRequest,
-        free: ContractionPlan,
-        path: Path,
-        network: Network,
-        way: Slicing,
-        engine: Engine,
-        terms: int | None = None,
-    ) -> None:
+    def __init__(self, request: PlanRequest, subject: Subject, engine: Engine, terms: int | None = None) -> None:
         """Made by `distribute`.
 
         Args:
             request: What was asked for.
-            free: The plan without slices.
-            path: Of all operands.
-            network: What the path amounts to.
-            way: How it is sliced.
+            subject: What is sliced.
             engine: Sums the slices.
             terms: Of the sum of each part; by default as many as any number of workers may need.
         """
-        super().__init__(request, free, path, network, way, find_plan)
-        self._engine, self._path, self._terms = engine, path, terms
-        lengths = tuple(self.lengths.items())
+        super().__init__(request, subject, find_plan)
+        self._engine, self._terms = engine, terms
 
         def again(changed: PlanRequest, *, keep: bool = True) -> ContractionPlan:
-            known = slicing(network, dict(lengths), keeps=bool(self._work.once))
-            return DistributedPlan(changed, free, path, network, known, engine, terms)
+            return DistributedPlan(changed, subject, engine, terms)
 
         self._replan = again
 
@@ -156,7 +142,7 @@ class DistributedPlan(SlicedPlan):
     @property
     def job(self) -> Job:
         """What the engine computes."""
-        bare = dense_request(self._bare, self._path)
+        bare = dense_request(self._bare, self.path)
         grid, lengths = self._work.grid, tuple(self.lengths.items())
         terms = usual_terms(grid, self._sums_in.itemsize) if self._terms is None else min(self._terms, grid.summed)
         recipe = Recipe(bare, lengths, bool(self._work.once), self._sums_in.name, self._order, terms)
@@ -190,21 +176,30 @@ def distribute(plan: ContractionPlan, engine: Engine, least: int) -> Distributed
         OptionError: It cannot be cut in so many, or has nothing to sum.
         DTypeError: Its dtype does not travel.
     """
-    request, free = plan.request, plan.unsliced if isinstance(plan, SlicedPlan) else plan
-    if any(x.dtype is BFLOAT16 for x in (*request.operands, free.result.d)):
+    request = plan.request
+    if any(x.dtype is BFLOAT16 for x in (*request.operands, plan.result.d)):
         raise DTypeError("bfloat16 arrays do not travel between processes; convert them to float32 or float16")
-    network, path = network_of(request, plan.path if len(request.operands) > 2 else True)
+    network, path = network_of(request, plan.path)
     if 0 in network.extents:
         raise OptionError(f"{plan.subscripts} has a mode of extent 0: there is nothing to distribute")
-    lengths = plan.lengths if isinstance(plan, SlicedPlan) else {}
-    if plan.slices >= least:
-        way: Slicing | None = slicing(network, lengths, keeps=plan.once > 0 or not lengths)
-    else:
-        way = spread(network, lengths, least)
+    way = way_with(plan, network, least)
     if way is None:
         most = math.prod(network.extents[m] for m in {m for t in network.terms for m in t})
         raise OptionError(f"slices={least}: {plan.subscripts} has at most {most}")
-    return DistributedPlan(replace(request, memory_limit=None), free, path, network, way, engine)
+    made = replace(request, memory_limit=None)
+    return DistributedPlan(made, Subject(without_slices(plan), path, network, way), engine)
+
+
+def without_slices(plan: ContractionPlan) -> ContractionPlan:
+    """The plan that has no slices: itself, or what a sliced one is compared with."""
+    return plan.unsliced if isinstance(plan, SlicedPlan) else plan
+
+
+def way_with(plan: ContractionPlan, network: Network, least: int) -> Slicing | None:
+    """The slices of a plan where there are so many, else the best way to cut it further; None if there is none."""
+    if not isinstance(plan, SlicedPlan):
+        return spread(network, {}, least)
+    return spread(network, plan.lengths, least, keeps=plan.once > 0)
 
 
 def refuse_derivatives(operands: Sequence[Any], options: Mapping[str, Any]) -> None:

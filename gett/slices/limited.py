@@ -6,9 +6,8 @@ Owns the choice among ways, and the error where there is none. The model of what
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,7 +22,7 @@ from gett.network.path import NEVER, Path, find_steps
 from gett.network.request import PlanRequest
 from gett.network.slicing import Network, Slicing, cotengra_slicings, slicing, slicings
 from gett.plans.contraction_plan import ContractionPlan
-from gett.slices.sliced_plan import SlicedPlan
+from gett.slices.sliced_plan import SlicedPlan, Subject
 
 Find = Callable[..., ContractionPlan]
 _Choice = tuple[int, Callable[[], ContractionPlan]]
@@ -63,7 +62,7 @@ def plan_within(request: PlanRequest, find: Find) -> ContractionPlan:
     network, path = find_network(free.path if count > 2 else True)
 
     def sliced(way: Slicing, network: Network = network, path: Path = path) -> ContractionPlan:
-        return SlicedPlan(request, free, path, network, way, find)
+        return SlicedPlan(request, Subject(free, path, network, way), find)
 
     itemsize = 1 if limit.in_elements else free.dtype.itemsize
     if given is not None:
@@ -72,14 +71,15 @@ def plan_within(request: PlanRequest, find: Find) -> ContractionPlan:
         if not start and limit.most == math.inf:
             return free.under(request)
         return _sliced(network, start, limit, itemsize, free, sliced)
-    ways = (way for way in _with_slices(slicings(network, {})) if way.peak * itemsize <= limit.most)
-    choices: list[_Choice] = [(way.work, partial(sliced, way)) for way in itertools.islice(ways, _PLANNED)]
+    ways = _first_ways(network, limit.most / itemsize)
+    fitting = [way for way in ways if way.peak * itemsize <= limit.most][:_PLANNED]
+    choices: list[_Choice] = [(way.work, partial(sliced, way)) for way in fitting]
     taken = 0 if limit.in_elements or not new else free.result.d.nbytes
     room = int(limit.most - taken) // itemsize
     if room >= 1 and count > 2:
         choices += _other_paths(request, find_network, limit, itemsize, room, find)
         choices += _other_slices(network, path, limit, itemsize, room, sliced)
-        choices += _paths_of_slices(request, network, limit, itemsize, sliced)
+        choices += _paths_of_slices(request, network, ways[:_SEARCHED], limit, itemsize, sliced)
     for _, make in sorted(choices, key=lambda choice: choice[0])[:_TRIED]:
         plan = make()
         if limit.need(plan) <= limit.most:
@@ -196,6 +196,18 @@ def _sliced(
     return plan
 
 
+def _first_ways(network: Network, room: float) -> list[Slicing]:
+    """The first ways to slice: as many as are searched, and of those that hold so many elements as may be planned."""
+    found: list[Slicing] = []
+    fitting = 0
+    for way in _with_slices(slicings(network, {})):
+        found.append(way)
+        fitting += way.peak <= room
+        if len(found) >= _SEARCHED and fitting >= _PLANNED:
+            break
+    return found
+
+
 def _with_slices(ways: Iterator[Slicing]) -> Iterator[Slicing]:
     return (way for way in ways if way.lengths)
 
@@ -227,14 +239,19 @@ def _other_paths(
 
 
 def _paths_of_slices(
-    request: PlanRequest, network: Network, limit: _Limit, itemsize: int, make: Callable[..., ContractionPlan]
+    request: PlanRequest,
+    network: Network,
+    ways: Sequence[Slicing],
+    limit: _Limit,
+    itemsize: int,
+    make: Callable[..., ContractionPlan],
 ) -> list[_Choice]:
     """Paths that are found for slices themselves, those that take least work."""
     method = check_optimize(request.optimize)[0]
     found: list[_Choice] = []
     if isinstance(method, tuple):
         return found
-    for way in itertools.islice(_with_slices(slicings(network, {})), _SEARCHED):
+    for way in ways:
         lengths = dict(way.lengths)
         extents = tuple(lengths.get(m, e) for m, e in enumerate(network.extents))
         steps, path = find_steps(network.terms, network.output, extents, network.terms, method, NEVER)

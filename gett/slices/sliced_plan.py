@@ -7,8 +7,8 @@ labels are sliced is `gett.network.slicing`'s and `gett.slices.limited`'s.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,23 @@ from gett.network.slicing import Network, Slicing
 from gett.plans.contraction_plan import ContractionPlan
 from gett.slices.views import Place, part_spec, view
 from gett.slices.work import SliceWork
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is sliced, and how.
+
+    Attributes:
+        free: The plan without slices.
+        path: Of all operands.
+        network: What the path amounts to.
+        way: How it is sliced.
+    """
+
+    free: ContractionPlan
+    path: Path
+    network: Network
+    way: Slicing
 
 
 class SlicedPlan(ContractionPlan):
@@ -47,37 +64,28 @@ class SlicedPlan(ContractionPlan):
         "unsliced",
     )
 
-    def __init__(
-        self,
-        request: PlanRequest,
-        free: ContractionPlan,
-        path: Path,
-        network: Network,
-        way: Slicing,
-        replan: Callable[..., ContractionPlan],
-    ) -> None:
+    def __init__(self, request: PlanRequest, subject: Subject, replan: Callable[..., ContractionPlan]) -> None:
         """Made by `gett.plan`.
 
         Args:
             request: What was asked for, with its limit.
-            free: The plan without slices.
-            path: Of all operands.
-            network: What the path amounts to.
-            way: How it is sliced.
+            subject: What is sliced.
             replan: Finds the plan of another request.
         """
-        self._network, self.unsliced = network, free
+        free = subject.free
+        self._network, self.unsliced = subject.network, free
         self._parsed = parse(request.spec, [len(t.shape) for t in request.operands])
         dtype = free.dtype
         # An epilogue sees sums in the accumulator's type; without one, sums of 16 bits are rounded once.
         wide = data_type(dtype.name).accumulator if request.epilogue is not None else sum_dtype(dtype).name
         self._sums_in = np.dtype(wide)
         bare = bare_request(request, dtype)
-        self._bare, self._work = bare, SliceWork(bare, network, way, replan)
-        super().__init__(request, free.subscripts, (), path, *free.result, [t.dtype for t in request.operands], replan)
+        self._bare, self._work = bare, SliceWork(bare, subject.network, subject.way, replan)
+        read = [t.dtype for t in request.operands]
+        super().__init__(request, free.subscripts, (), subject.path, *free.result, read, replan)
         self._own_place = (False,) * len(request.operands)  # a later slice reads what an earlier one would write over
         self._real_factors = False  # factors enter behind the products
-        self._first = self._work.part(self.lengths, self._spec_of_sums(self.lengths, self._kept_apart), add=False)
+        self._first = self._work.part(self.lengths, self._spec_of_sums, add=False)
         self._show_steps()
 
     @property
@@ -149,7 +157,7 @@ class SlicedPlan(ContractionPlan):
         for x in self._work.once:
             most = max(most, held + x.plan.peak_bytes)
             held += x.plan.result.d.nbytes
-        sums = self._spec_of_sums(self.lengths, self._kept_apart)
+        sums = self._spec_of_sums
         parts = [self._first.peak_bytes]
         if any(m not in self._network.output for m in self.lengths):
             parts.append(self._work.part(self.lengths, sums, add=True).peak_bytes)
@@ -167,7 +175,7 @@ class SlicedPlan(ContractionPlan):
         for x in self._work.once:
             x.plan.compile()
         self._first.compile()
-        self._work.part(self.lengths, self._spec_of_sums(self.lengths, self._kept_apart), add=True).compile()
+        self._work.part(self.lengths, self._spec_of_sums, add=True).compile()
         self._show_steps()
         return self
 
@@ -214,13 +222,14 @@ class SlicedPlan(ContractionPlan):
         )  # fmt: skip
         return self._work.replan(made)
 
-    def _spec_of_sums(self, lengths: Mapping[int, int], apart: bool) -> TensorSpec:
+    @property
+    def _spec_of_sums(self) -> TensorSpec:
         """Where the sums of a part are formed: in the result, or beside it."""
-        place = {m: slice(0, n) for m, n in lengths.items()}
+        place = {m: slice(0, n) for m, n in self.lengths.items()}
         own = self._request.out
         spec = own if own is not None and not self._through_copy else self._d
         found = part_spec(spec, self._output_axes, place, self.lengths)
-        if not apart:
+        if not self._kept_apart:
             return found
         strides = dense_strides(found.shape, self._sums_in.itemsize, self._order)
         return TensorSpec(found.shape, strides, self._sums_in, 1 if self.arch == "cpu" else ALIGNMENT_LIMIT)
