@@ -22,12 +22,11 @@ from opt_einsum import get_symbol
 from opt_einsum.testing import rand_equation
 
 import gett
-from benchmarks import environment
+from benchmarks import environment, gpus_report
 from benchmarks.records import write_text
-from benchmarks.report import geometric_mean
 from benchmarks.rivals.cutensor import load_cutensor
 from benchmarks.timing import GpuTimer, measure_cpu
-from gett.console.formatting import format_table
+from gett.slices.cuts import expected_us
 
 LADDER = "abef,ijef->ijab"
 # A name, the axis along which each operand of the ladder is cut, and the label of the result.
@@ -132,7 +131,7 @@ def expected_rows() -> list[dict[str, Any]]:
     o, v = OCCUPIED
     rows = []
     whole = gett.plan(LADDER, ((v,) * 4, "float64"), ((o, o, v, v), "float64"), arch="H200")
-    one = sum(s.schedule.forecast.us for s in whole.steps if s.schedule is not None)
+    one = expected_us(whole)
     for name, axes, shard in CUTS:
         for count in (2, 4, 8):
             given = [_zeros(shape, axis, count) for shape, axis in zip(((v,) * 4, (o, o, v, v)), axes, strict=True)]
@@ -304,69 +303,6 @@ def rank_rows() -> list[dict[str, Any]]:
     return rows
 
 
-def table(record: dict[str, Any]) -> list[str]:
-    """The record for people."""
-    lines = []
-    shared = [x for x in (record["network"], *record["ladder"]) if x]
-    if shared:
-        rows = [
-            [x["name"], _us(x["us"].get("one")), _us(x["us"].get("all")), _ratio(x["us"], "one", "all"),
-             *(_ratio(x["us"], rival, "all") for rival in ("cuTENSORMg", "cuTENSOR and NCCL")), f"{x['apart']:.0e}"]
-            for x in shared
-        ]  # fmt: skip
-        head = [f"{record['devices']} devices", "one us", "all us", "one/all", "cuTENSORMg/all", "NCCL/all", "apart"]
-        lines += [*format_table(head, rows)]
-    for x in record["ladder"]:
-        lines.append(f"{x['name']}: {x['planned']['bytes']} bytes over the link as planned, {x['bytes']} counted")
-    for x in record["expected"]:
-        lines.append(
-            f"{x['name']}, {x['devices']} H200 by the cost model: {x['one'] / x['us']:.2f} times as fast as one"
-        )
-    lines.append("")
-    us = record["limit"]["us"]
-    rows = [[record["limit"]["name"], _us(us["limited"]), _ratio(us, "limited", "unlimited"),
-             _ratio(us, "cotengra and PyTorch", "limited")]]  # fmt: skip
-    lines += [*format_table(["under a limit", "us", "of unlimited", "cotengra/gett"], rows), ""]
-    ratios = [x["seen"] / x["planned"] for x in record["peaks"]]
-    least, most, mean = min(ratios), max(ratios), geometric_mean(ratios)
-    lines.append(f"peak bytes of {len(ratios)} networks, seen by planned: {least:.3f} to {most:.3f}, mean {mean:.3f}")
-    for x in record["ranks"][1:]:
-        one, ranks = record["ranks"][0]["s"], x["ranks"]
-        lines.append(f"{ranks} ranks of MPI: {x['s']:.2f} s, one {one:.2f} s: {one / x['s'] / ranks:.2f} a core")
-    return lines
-
-
-def _us(value: Any) -> str:
-    return f"{value:.0f}" if isinstance(value, float) else "-"
-
-
-def _ratio(us: dict[str, Any], over: str, under: str) -> str:
-    x, y = us.get(over), us.get(under)
-    return f"{x / y:.2f}" if isinstance(x, float) and isinstance(y, float) else "-"
-
-
-def chart(record: dict[str, Any], path: str) -> None:
-    """How many times as fast as one device all are."""
-    from benchmarks.charts import CUBLAS, CUTENSOR, GETT, dress
-    from benchmarks.picture import picture
-
-    colours = {"all": GETT, "cuTENSORMg": CUTENSOR, "cuTENSOR and NCCL": CUBLAS}
-    shared = [x for x in (record["network"], *record["ladder"]) if x]
-    with picture(path, 1, 1, figsize=(7.5, 0.6 + 0.7 * len(shared))) as axes:
-        ax = axes[0, 0]
-        dress(ax, grid="x")
-        for i, x in enumerate(shared):
-            for k, (name, colour) in enumerate(colours.items()):
-                us = x["us"]
-                if isinstance(us.get(name), float) and isinstance(us.get("one"), float):
-                    label = ("gett" if name == "all" else name) if i == 0 else None
-                    ax.barh(i + 0.25 * k, us["one"] / us[name], 0.22, color=colour, label=label)
-        ax.set_yticks([i + 0.25 for i in range(len(shared))], [x["name"] for x in shared])
-        ax.invert_yaxis()
-        ax.set_xlabel(f"times as fast as gett on one device, {record['devices']} devices")
-        ax.legend(frameon=False, fontsize=9)
-
-
 def main(
     *, on_gpu: bool, devices: Sequence[int] | None = None, json_path: str | None = None, plot_path: str | None = None
 ) -> int:
@@ -390,8 +326,8 @@ def main(
     if json_path:
         write_text(json.dumps(record, indent=1) + "\n", json_path)
     if plot_path:
-        chart(record, plot_path)
-    print("\n".join(table(record)))
+        gpus_report.chart(record, plot_path)
+    print("\n".join(gpus_report.table(record)))
     apart = {"complex64": 1e-3, "float64": 1e-10}
     wrong = [x["name"] for x in record["ladder"] if x["apart"] > apart["float64"]]
     if record["network"]["apart"] > apart["complex64"]:

@@ -15,7 +15,7 @@ from gett.distributed.reports import Report
 from gett.distributed.saved import Saved
 from gett.errors import OptionError
 from gett.plans.contraction_plan import ContractionPlan
-from gett.slices.distributed_plan import distribute
+from gett.slices.distributed_plan import Engine, distribute
 
 
 def contract(
@@ -86,28 +86,16 @@ def contract(
         raise OptionError(f"timeout={timeout!r}; it must be a number of seconds, or None")
     saved = None if resume is None else Saved(resume)
     report = Report(progress) if report is None else report
-    if comm is not None:
-        return _over_ranks(contraction, arrays, comm, root, slices, devices, timeout, saved, report, options)
-    if arrays is None:
-        raise OptionError("arrays is None, which only ranks other than 0 of a comm= may give")
-    engine = over_executor(executor, timeout=timeout, saved=saved, report=report, devices=devices)
-    made = distribute(plan_of(contraction, arrays), engine, slices or count_workers(executor))
-    return made(*arrays, **options)
 
+    def compute(engine: Engine, workers: int) -> Any:
+        assert arrays is not None
+        return distribute(plan_of(contraction, arrays), engine, slices or workers)(*arrays, **options)
 
-def _over_ranks(
-    contraction: Any,
-    arrays: Sequence[Any] | None,
-    comm: Any,
-    root: int | None,
-    slices: int | None,
-    devices: Sequence[int] | None,
-    timeout: float | None,
-    saved: Saved | None,
-    report: Report,
-    options: dict[str, Any],
-) -> Any:
-    """`contract` on one rank."""
+    if comm is None:
+        if arrays is None:
+            raise OptionError("arrays is None, which only ranks other than 0 of a comm= may give")
+        engine = over_executor(executor, timeout=timeout, saved=saved, report=report, devices=devices)
+        return compute(engine, count_workers(executor))
     if not callable(getattr(comm, "Idup", None)):
         raise OptionError(f"comm={comm!r} is no communicator of mpi4py")
     from gett.distributed.channel import Channel
@@ -120,8 +108,7 @@ def _over_ranks(
             return take_result(channel, follow(channel, arrays), options.get("out"))
         if arrays is None:
             raise OptionError("arrays is None on rank 0, which gives the operands")
-        engine = over_ranks(channel, saved=saved, report=report, devices=devices)
-        result = distribute(plan_of(contraction, arrays), engine, slices or channel.size)(*arrays, **options)
+        result = compute(over_ranks(channel, saved=saved, report=report, devices=devices), channel.size)
         share_result(channel, result, root)
         return result if root in (None, 0) else None
 

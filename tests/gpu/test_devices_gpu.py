@@ -169,6 +169,13 @@ def test_tensors_of_pytorch_are_shared(devices, dtype, monkeypatch):
     gett.plan_cache.clear()
 
 
+def test_plans_of_one_layout_are_kept_apart_by_library(cupy, devices):
+    torch = pytest.importorskip("torch")
+    a = cupy.ones((96, 96))
+    for x in (a, torch.ones(96, 96, device="cuda", dtype=torch.float64), a):
+        assert float(gett.einsum("ij,jk->", x, x, devices=devices)) == 96**3
+
+
 def test_tensors_of_pytorch_over_an_executor():
     torch = pytest.importorskip("torch")
     a, b = (torch.randint(-2, 3, s, device="cuda").double() for s in ((160, 130), (130, 90)))
