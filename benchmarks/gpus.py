@@ -36,7 +36,7 @@ CUTS = (
     ("kept mode cut", (0, 0), "a"),
 )
 OCCUPIED, VIRTUAL = (40, 200), (4, 24)  # on GPUs, and without: occupied is the first of each pair
-GRID = (7, 7, 10, "complex64"), (5, 5, 8, "complex64")  # rows, columns and bond of a network, on GPUs and without
+GRID = (7, 7, 12, "complex64"), (5, 5, 8, "complex64")  # rows, columns and bond of a network, on GPUs and without
 PEAKS = 30
 RANKS_GRID, RANKS_SLICES = (6, 6, 7), 64  # rows, columns and bond
 

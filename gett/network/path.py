@@ -16,6 +16,7 @@ from typing import Any
 from gett.errors import OptionError, PathError
 from gett.ir.subscripts import Subscripts
 from gett.network.optimize import Bytes, SlicedPath, check_optimize
+from gett.network.search import searched_path
 
 Path = tuple[tuple[int, ...], ...]
 """For each contraction the positions of the tensors that it takes; its result comes last."""
@@ -64,6 +65,7 @@ def find_steps(
     memory_order: Sequence[Sequence[int]],
     optimize: Any,
     sums: SumFirst,
+    times: int = 1,
 ) -> tuple[tuple[PathStep, ...], Path]:
     """Steps that contract any number of operands; one or two need no path.
 
@@ -74,6 +76,7 @@ def find_steps(
         memory_order: Modes of each operand, largest stride first.
         optimize: What `gett.einsum` takes, with no limit in bytes.
         sums: When sums come first.
+        times: How often the steps run: the longer they take, the longer a path is searched.
 
     Returns:
         The steps, and the path that they follow.
@@ -83,7 +86,7 @@ def find_steps(
     """
     path: Path = (tuple(range(len(terms))),)
     if len(terms) > 2:
-        path = _find_path(terms, output, extents, optimize)
+        path = _find_path(terms, output, extents, optimize, times)
     steps = _expand(terms, output, extents, path, sums)
     _check_limit(steps, terms, extents, check_optimize(optimize)[1])
     return _order_intermediates(steps, terms, output, memory_order), path
@@ -140,7 +143,7 @@ def _check_limit(
 
 
 def _find_path(
-    terms: Sequence[tuple[int, ...]], output: tuple[int, ...], extents: Sequence[int], optimize: Any
+    terms: Sequence[tuple[int, ...]], output: tuple[int, ...], extents: Sequence[int], optimize: Any, times: int
 ) -> Path:
     import opt_einsum
 
@@ -162,6 +165,8 @@ def _find_path(
     shapes = [tuple(extents[m] for m in term) for term in terms]
     try:
         path, _ = opt_einsum.contract_path(equation, *shapes, shapes=True, optimize=method, memory_limit=limit)
+        if method == "auto" and limit is None:
+            path = searched_path(terms, [m for m in output if m in present], extents, path, times)
     except (TypeError, ValueError, LookupError, RuntimeError) as error:  # whatever a path function objects to
         raise OptionError(f"optimize={optimize!r} found no path: {error}") from error
     return tuple(tuple(p) for p in path)

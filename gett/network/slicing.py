@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from gett.network.path import PathStep
 
 STEP = 1 << 18  # products that take as long as one step of a slice takes in any case
+GPU_STEP = 1 << 25  # the same on a GPU: 4 us of 8 TFLOP/s, counted in products
 MOVED = 64  # products that take as long as one element that is moved, about: 67 TFLOP/s and 4.25 TB/s of float64
 SHARES = (1, 2, 3, 4, 8, 16, 64)  # of the room, that cotengra is asked to keep the largest intermediate to
 
@@ -30,6 +31,7 @@ class Network:
         steps: Pairwise contractions in order.
         new: Whether the result is memory that a call allocates.
         by_size: Whether a limit is one of the largest intermediate, not of all that is held at one time.
+        step: Products that take as long as one step of a slice takes in any case.
     """
 
     terms: tuple[tuple[int, ...], ...]
@@ -38,6 +40,7 @@ class Network:
     steps: tuple[PathStep, ...]
     new: bool = True
     by_size: bool = False
+    step: int = STEP
 
     @property
     def modes(self) -> dict[int, tuple[int, ...]]:
@@ -110,10 +113,10 @@ def slicing(network: Network, lengths: Mapping[int, int], *, keeps: bool = True)
                     alive.pop(i, None)
             union = set().union(*(modes[i] for i in step.inputs))
             if done_once:
-                work += math.prod(extents[m] for m in union) + STEP
+                work += math.prod(extents[m] for m in union) + network.step
             else:
                 others = math.prod(-(-extents[m] // k) for m, k in lengths.items() if m not in union)
-                work += math.prod(extents[m] for m in union) * others + STEP * slices
+                work += math.prod(extents[m] for m in union) * others + network.step * slices
     return Slicing(tuple(sorted(lengths.items())), keeps and bool(kept), tuple(held), work)
 
 
@@ -130,9 +133,6 @@ def slicings(network: Network, lengths: Mapping[int, int]) -> Iterator[Slicing]:
     Each halves the extent of one mode in a slice: of the modes of what is held where most is, the one that adds the
     least work for what it saves. Where results of steps that run once take much memory, the way without them follows.
     """
-    lengths = dict(lengths)
-    varying = set(itertools.chain.from_iterable(network.terms))
-    modes = network.modes
     while True:
         now = slicing(network, lengths)
         yield now
@@ -140,21 +140,30 @@ def slicings(network: Network, lengths: Mapping[int, int]) -> Iterator[Slicing]:
             apart = slicing(network, lengths, keeps=False)
             if apart.peak < now.peak:
                 yield apart
-        place = max(range(len(now.held)), key=now.held.__getitem__)
-        crowd = _crowd(network, place)
-        found: list[tuple[float, int, int]] = []
-        for mode in sorted({m for t in crowd for m in modes[t]} & varying):
-            extent = lengths.get(mode, network.extents[mode])
-            if extent == 1:
-                continue
-            made = slicing(network, {**lengths, mode: _shorter(network.extents[mode], extent)})
-            saved = now.held[place] - made.held[place]
-            if saved > 0:
-                found.append(((made.work - now.work) / saved, -saved, mode))
-        if not found:
+        further = narrower(network, now)
+        if further is None:
             return
-        mode = min(found)[2]
-        lengths[mode] = _shorter(network.extents[mode], lengths.get(mode, network.extents[mode]))
+        lengths = further
+
+
+def narrower(network: Network, now: Slicing) -> dict[int, int] | None:
+    """Sliced modes by which less is held where most is; None if no mode can be cut further there."""
+    lengths, modes = dict(now.lengths), network.modes
+    varying = set(itertools.chain.from_iterable(network.terms))
+    place = max(range(len(now.held)), key=now.held.__getitem__)
+    found: list[tuple[float, int, int]] = []
+    for mode in sorted({m for t in _crowd(network, place) for m in modes[t]} & varying):
+        extent = lengths.get(mode, network.extents[mode])
+        if extent == 1:
+            continue
+        made = slicing(network, {**lengths, mode: _shorter(network.extents[mode], extent)})
+        saved = now.held[place] - made.held[place]
+        if saved > 0:
+            found.append(((made.work - now.work) / saved, -saved, mode))
+    if not found:
+        return None
+    mode = min(found)[2]
+    return {**lengths, mode: _shorter(network.extents[mode], lengths.get(mode, network.extents[mode]))}
 
 
 def spread(network: Network, lengths: Mapping[int, int], least: int, *, keeps: bool = True) -> Slicing | None:

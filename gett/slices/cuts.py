@@ -21,9 +21,9 @@ from gett.slices.finder import find_plan
 from gett.slices.work import SliceWork, packed
 
 FORECAST = 6  # cuts whose kernels the cost model looks at
-CHUNKS = 8  # slices of each device where operands move to it, so that copies run beside the computation
-SHARING_US = 50.0  # events, requests and last sums that a contraction takes on several devices, until it is measured
-HIDDEN = 0.05  # of the time of the computation: copies that take no longer need no chunks
+CHUNKS = (2, 4, 8)  # slices of each device where operands move to it, so that copies run beside the computation
+SHARING_US = 50.0  # events and last sums that a contraction takes on several devices: two H100 took 30 to 110
+ASKED_US = 260.0  # of the host for each slice, whose copies and kernels it asks for: the same took 250 to 300
 
 Lengths = tuple[tuple[int, int], ...]
 """Each cut mode with its extent in a slice; none where one device computes it all."""
@@ -129,6 +129,11 @@ class Costs:
             found = self._computed[lengths, n] = made
         return found
 
+    @property
+    def gathering(self) -> float:
+        """What a byte takes that is read and written beside the link, as bytes that cross."""
+        return 0.0 if self._on_cpu else 2 * self._facts.link_tbps / self._facts.dram_tbps
+
     def crossing(self, nbytes: int) -> float:
         """The cost of bytes that cross the link."""
         return self._as_products(nbytes) if self._on_cpu else nbytes / (self._facts.link_tbps * 1e6)
@@ -142,35 +147,43 @@ class Costs:
 
     def _forecast(self, lengths: Lengths, devices: int) -> float:
         work = SliceWork(self._bare, self.network, slicing(self.network, dict(lengths)), find_plan)
-        sums = packed(replace(self._d, shape=work.grid.shape(0)))
-        slices = math.ceil(work.grid.parts * work.grid.summed / devices)
-        part = work.part(work.lengths, sums, add=False)
-        us = sum(expected_us(x.plan) for x in work.once) + slices * expected_us(part)
-        return us + (SHARING_US if devices > 1 else 0.0)
+        grid = work.grid
+        sums = packed(replace(self._d, shape=grid.shape(0)))
+        slices = math.ceil(grid.parts * grid.summed / devices)
+        first = math.ceil(grid.parts / devices) if grid.parts >= devices else 1
+        us = sum(expected_us(x.plan) for x in work.once) + first * expected_us(work.part(work.lengths, sums, add=False))
+        if slices > first:
+            us += (slices - first) * expected_us(work.part(work.lengths, sums, add=True))
+        return us if devices == 1 else SHARING_US + max(us, ASKED_US * slices * devices)
 
     def _chunked(self, lengths: Lengths, layout: Modes, shard: int | None) -> Cut:
-        """A cut, in chunks where operands move."""
+        """A cut, in chunks where operands move and that takes less time."""
         cut = self.of(lengths, layout, shard)
         ((mode, length),) = lengths
         operands = zip(self._bare.operands, self._inputs, layout, strict=True)
         cutting = [operand_traffic(x.nbytes, self._n, [mode], m, at).busiest for x, m, at in operands if mode in m]
         moving = self.crossing(sum(cutting))  # what all slices read must be there before the first
-        if self._on_cpu or moving < HIDDEN * cut.cost or length < CHUNKS:
+        if self._on_cpu or moving < ASKED_US:
             return cut
-        count = next((k for k in range(CHUNKS, 2 * CHUNKS) if length % k == 0), CHUNKS)
-        chunks = self.of(((mode, -(-length // count)),), layout, shard)
-        hidden = (1 - 1 / count) * min(moving, chunks.cost / 2)
-        return min(cut, replace(chunks, cost=chunks.cost - hidden), key=_cost)
+        found = [cut]
+        for least in CHUNKS:
+            count = next((k for k in range(least, 2 * least) if length % k == 0), least)
+            if length >= count:
+                chunks = self.of(((mode, -(-length // count)),), layout, shard)
+                hidden = (1 - 1 / count) * min(moving, chunks.cost / 2)
+                found.append(replace(chunks, cost=chunks.cost - hidden))
+        return min(found, key=_cost)
 
     def traffic(self, lengths: Lengths, layout: Modes, shard: int | None) -> tuple[Traffic, Traffic]:
         """What operands and sums ask of the links."""
         cut, n = [m for m, _ in lengths], self._n
         operands = zip(self._bare.operands, self._inputs, layout, strict=True)
-        moved = [operand_traffic(x.nbytes, n, cut, modes, sharded) for x, modes, sharded in operands]
+        moved = [operand_traffic(x.nbytes, n, cut, modes, sharded, self.gathering) for x, modes, sharded in operands]
         total = Traffic(sum(x.all for x in moved), sum(x.busiest for x in moved))
         whole = self._d.nbytes
         if any(m not in self.network.output for m in cut):
-            return total, sums_traffic(whole, n, stays=shard is not None)
+            sums = sums_traffic(whole, n, stays=shard is not None)
+            return total, replace(sums, busiest=sums.busiest + int(1.5 * self.gathering * whole))  # read, read, written
         if (shard is None) if not cut else (shard in cut):
             return total, Traffic(0, 0)
         return total, Traffic(whole * (n - 1) // n, whole * (n - 1) // n)
@@ -193,7 +206,7 @@ def sums_traffic(nbytes: int, devices: int, *, stays: bool = False) -> Traffic:
 
 
 def operand_traffic(
-    nbytes: int, devices: int, cut: Sequence[int], modes: Sequence[int], sharded: int | None
+    nbytes: int, devices: int, cut: Sequence[int], modes: Sequence[int], sharded: int | None, gathering: float = 0.0
 ) -> Traffic:
     """Of one operand.
 
@@ -203,10 +216,16 @@ def operand_traffic(
         cut: Modes along which the contraction is cut; none where the first device computes it all.
         modes: Of the operand.
         sharded: The mode along which it is sharded, or None.
+        gathering: What a byte takes that is gathered before it crosses the link, as bytes that cross.
     """
     share = nbytes * (devices - 1) // devices
     if any(m in cut for m in modes):  # each device has its part of it
-        return Traffic(0, 0) if [sharded] == list(cut) else Traffic(share, share)
+        dense = all(m not in cut for m in modes[1:])
+        return (
+            Traffic(0, 0)
+            if [sharded] == list(cut)
+            else Traffic(share, share + (0 if dense else int(share * gathering)))
+        )
     if not cut:
         return Traffic(0, 0) if sharded is None else Traffic(share, share)
     everywhere = nbytes * (devices - 1)

@@ -111,7 +111,7 @@ Engine = Callable[[Job, ArrayKind, Sequence[Any]], Iterable[tuple[int, Any]]]
 class DistributedPlan(SlicedPlan):
     """A sliced contraction whose slices are summed by an engine."""
 
-    __slots__ = ("_engine", "_terms")
+    __slots__ = ("_engine", "_job", "_terms")
 
     def __init__(self, request: PlanRequest, subject: Subject, engine: Engine, terms: int | None = None) -> None:
         """Made by `distribute`.
@@ -124,6 +124,7 @@ class DistributedPlan(SlicedPlan):
         """
         super().__init__(request, subject, find_plan)
         self._engine, self._terms = engine, terms
+        self._job: Job | None = None
 
         def again(changed: PlanRequest, *, keep: bool = True) -> ContractionPlan:
             return DistributedPlan(changed, subject, engine, terms)
@@ -141,7 +142,12 @@ class DistributedPlan(SlicedPlan):
 
     @property
     def job(self) -> Job:
-        """What the engine computes."""
+        """What the engine computes; always the same object, by which engines know it."""
+        if self._job is None:
+            self._job = self._new_job()
+        return self._job
+
+    def _new_job(self) -> Job:
         bare = dense_request(self._bare, self.path)
         grid, lengths = self._work.grid, tuple(self.lengths.items())
         terms = usual_terms(grid, self._sums_in.itemsize) if self._terms is None else min(self._terms, grid.summed)

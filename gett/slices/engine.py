@@ -5,9 +5,10 @@ Owns which device does which slices, and what each has of operands and sums. How
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from gett.slices.sharded import Index, Sharded
 from gett.slices.sums import Node, SumTree, nodes
 from gett.slices.views import Place
 from gett.slices.work import SliceRun, SliceWork, packed
+
+AHEAD = 32  # slices whose copies a device has asked for before it computes
 
 Box = tuple[tuple[int, int], ...]
 """First and one past the last index along each axis."""
@@ -58,6 +61,34 @@ class _Held:
     array: Any
     event: Any
     busy: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What one device computes of a job.
+
+    Attributes:
+        nodes: Sums of consecutive slices.
+        spans: The indices that its slices have together along each sliced mode.
+    """
+
+    nodes: Sequence[Node]
+    spans: Mapping[int, range]
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A job as the devices compute it, which is the same in each call.
+
+    Attributes:
+        job: It.
+        shares: Of each device.
+        works: The slices as devices read them, by device and layouts.
+    """
+
+    job: Job
+    shares: tuple[_Share, ...]
+    works: dict[Any, SliceWork] = field(default_factory=dict)
 
 
 class PartialSums:
@@ -109,24 +140,36 @@ class DeviceEngine:
         """For contractions whose operands have the modes `inputs` in order."""
         self.devices, self.link = tuple(devices), link
         self._inputs = inputs
-        self._works: dict[Any, SliceWork] = {}
+        self._last: _Prepared | None = None
 
     def __call__(self, job: Job, kind: ArrayKind, operands: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Each part with its sum on the home."""
         for part, sums in self.sums(job, operands):
             yield part, sums.on(self.devices[0])
 
-    def shares(self, job: Job) -> list[list[Node]]:
+    def shares(self, job: Job) -> list[Sequence[Node]]:
         """The nodes of each device: consecutive terms, about as many slices each."""
+        return [share.nodes for share in self._prepared(job).shares]
+
+    def _prepared(self, job: Job) -> _Prepared:
+        found = self._last
+        if found is None or found.job is not job:
+            found = self._last = _Prepared(job, tuple(self._divided(job)))
+        return found
+
+    def _divided(self, job: Job) -> Iterator[_Share]:
         terms = [Node(part, 0, i) for part in range(job.grid.parts) for i in range(job.terms)]
-        found = []
         for share in job.shares(terms, len(self.devices)):
             made: list[Node] = []
             for part in dict.fromkeys(x.part for x in share):
                 own = [x.index for x in share if x.part == part]
                 made += nodes(part, range(own[0], own[-1] + 1), job.terms.bit_length(), job.terms)
-            found.append(made)
-        return found
+            spans: dict[int, range] = {}
+            for place in _places(job, made):
+                for mode, x in place.items():
+                    known = spans.get(mode, x)
+                    spans[mode] = range(min(known.start, x.start), max(known.stop, x.stop))
+            yield _Share(made, spans)
 
     def sums(self, job: Job, operands: Sequence[Any]) -> Iterator[tuple[int, PartialSums]]:
         """Each part with its sums, which are read before the next part is asked for.
@@ -142,10 +185,11 @@ class DeviceEngine:
             try:
                 done: list[tuple[Node, Any]] = []
                 held: dict[Any, list[_Held]] = {}
+                prepared = self._prepared(job)
                 running = [
-                    self._share(job, device, share, operands, done, held)
-                    for device, share in zip(devices, self.shares(job), strict=True)
-                    if share
+                    self._share(prepared, device, share, operands, done, held)
+                    for device, share in zip(devices, prepared.shares, strict=True)
+                    if share.nodes
                 ]
                 while running:  # at the first turn all devices ask for copies, ahead of what others compute
                     running = [x for x in running if next(x, None) is not None]
@@ -156,71 +200,74 @@ class DeviceEngine:
 
     def _share(
         self,
-        job: Job,
+        prepared: _Prepared,
         device: int,
-        share: Sequence[Node],
+        share: _Share,
         operands: Sequence[Any],
         done: list[tuple[Node, Any]],
         held: dict[Any, list[_Held]],
     ) -> Iterator[bool]:
         """Ask a device for its nodes, one slice at each turn."""
+        job = prepared.job
         link, kind, recipe = self.link, self.link.kind_on(device), job.recipe
-        places = list(_places(job, share))
-        sources = [self._source(i, x, device, places) for i, x in enumerate(operands)]
+        ahead = _places(job, share.nodes)
+        sources = [self._source(i, x, device, share.spans) for i, x in enumerate(operands)]
         with link.on(device):
-            work = self._work(job, device, sources)
+            work = self._work(prepared, device, sources)
             pieces = _Pieces(link, device, operands, sources, work, held)
-            pieces.fetch(places)
+            pieces.fetch(itertools.islice(ahead, AHEAD))
         yield True
         with link.on(device):
             whole = [pieces.whole(i) if i in work.read_once else None for i in range(len(operands))]
             kept = work.keep(kind, link.number(device), whole)
-            dense = {j for j, i in enumerate(work.variable) if sources[i].array is None}
+            dense = frozenset(j for j, i in enumerate(work.variable) if sources[i].array is None)
             run = SliceRun(work, kind, link.number(device), kept, pieces.views, dense)
-        for node in share:
+        for node in share.nodes:
             outer, adds = job.grid.part(node.part), False
             with link.on(device):
                 sums = kind.empty(job.grid.shape(node.part), np.dtype(recipe.sums), recipe.order)
             for number in job.numbers(node):
                 with link.on(device):
+                    pieces.fetch(itertools.islice(ahead, 1))
                     run.add(outer, number, sums, adds=adds)
                 adds = True
                 yield True
             done.append((node, sums))
 
-    def _source(self, i: int, operand: Any, device: int, places: Sequence[Place]) -> _Source:
+    def _source(self, i: int, operand: Any, device: int, spans: Mapping[int, range]) -> _Source:
         """Where a device reads an operand: an array that is there and has all that is read, if there is one."""
         here = (None, device)
         if not isinstance(operand, Sharded):
             return _Source(operand if self.link.place(operand) in here else None)
-        mode = self._inputs[i][operand.axis]
         read = range(operand.shape[operand.axis])
-        if mode in places[0] and len(read) != 1:
-            ranges = [place[mode] for place in places]
-            read = range(min(x.start for x in ranges), max(x.stop for x in ranges))
+        if len(read) != 1:
+            read = spans.get(self._inputs[i][operand.axis], read)
         for number, part in enumerate(operand.parts):
             held = operand.range(number)
             if held.start <= read.start and read.stop <= held.stop and self.link.place(part) in here:
                 return _Source(part, held.start, operand.axis)
         return _Source(None)
 
-    def _work(self, job: Job, device: int, sources: Sequence[_Source]) -> SliceWork:
+    def _work(self, prepared: _Prepared, device: int, sources: Sequence[_Source]) -> SliceWork:
         """The slices as a device reads their operands."""
-        recipe, kind = job.recipe, self.link.kind_on(device)
-        given = recipe.bare.operands
-        specs = []
-        for x, source in zip(given, sources, strict=True):
+        kind = self.link.kind_on(device)
+        layouts: list[tuple[tuple[int, ...], int] | None] = []
+        for source in sources:
             if source.array is None:
-                specs.append(packed(x))
+                layouts.append(None)
             else:
                 found = kind.describe(source.array)
                 skipped = found.strides[source.axis] * source.start if source.start else 0
-                alignment = math.gcd(found.alignment, skipped)
-                specs.append(replace(x, strides=found.strides, alignment=alignment))
-        key = recipe, device, tuple(specs)
-        work = self._works.get(key)
+                layouts.append((found.strides, math.gcd(found.alignment, skipped)))
+        key = device, *layouts
+        work = prepared.works.get(key)
         if work is None:
-            work = self._works[key] = recipe.work(self.link.number(device), tuple(specs))
+            recipe = prepared.job.recipe
+            specs = tuple(
+                packed(x) if layout is None else replace(x, strides=layout[0], alignment=layout[1])
+                for x, layout in zip(recipe.bare.operands, layouts, strict=True)
+            )
+            work = prepared.works[key] = recipe.work(self.link.number(device), specs)
         return work
 
 
@@ -229,6 +276,16 @@ def _places(job: Job, share: Sequence[Node]) -> Iterator[Place]:
         outer = job.grid.part(node.part)
         for number in job.numbers(node):
             yield {**outer, **job.grid.slice(number)}
+
+
+def _box(whole: Box, axes: Sequence[tuple[int, int]], place: Place) -> Box:
+    """What a slice reads of an operand that is sliced along some axes."""
+    if not axes:
+        return whole
+    box = list(whole)
+    for axis, mode in axes:
+        box[axis] = place[mode].start, place[mode].stop
+    return tuple(box)
 
 
 class _Pieces:
@@ -244,38 +301,40 @@ class _Pieces:
         held: dict[Any, list[_Held]],
     ) -> None:
         self._link, self._device, self._operands, self._sources = link, device, operands, sources
-        self._read = list(zip(work.variable, work.axes, strict=True))
         self._held = held
         self._copies: dict[Any, Any] = {}
         self._events: dict[Any, Any] = {}
+        self._read: list[tuple[int, Box, tuple[tuple[int, int], ...]]] = []
+        for i, axes in zip(work.variable, work.axes, strict=True):
+            shape = operands[i].shape
+            varying = tuple((axis, mode) for axis, mode in axes if shape[axis] != 1)
+            self._read.append((i, tuple((0, e) for e in shape), varying))
+        self._fetched = [x for x in self._read if sources[x[0]].array is None]
 
-    def fetch(self, places: Sequence[Place]) -> None:
+    def fetch(self, places: Iterable[Place]) -> None:
         """Ask for copies of all that slices read elsewhere, in their order."""
-        for place in places:
-            for i, axes in self._read:
-                if self._sources[i].array is None:
-                    self._copy(i, self._box(i, axes, place))
-
-    def _box(self, i: int, axes: Sequence[tuple[int, int]], place: Place) -> Box:
-        shape = self._operands[i].shape
-        along = {axis: place[mode] for axis, mode in axes if shape[axis] != 1}
-        return tuple((along[k].start, along[k].stop) if k in along else (0, e) for k, e in enumerate(shape))
+        if self._fetched:
+            for place in places:
+                for i, whole, axes in self._fetched:
+                    self._copy(i, _box(whole, axes, place))
 
     def whole(self, i: int) -> Any:
         """All of an operand."""
         if self._sources[i].array is not None:
             return self._sources[i].array
-        key = i, tuple((0, e) for e in self._operands[i].shape)
+        key = i, tuple((0, int(e)) for e in self._operands[i].shape)
         self._copy(*key)
         return self._ready(key)
 
     def views(self, place: Place) -> list[Any]:
         """What a slice reads."""
         found = []
-        for i, axes in self._read:
-            box = self._box(i, axes, place)
+        for i, whole, axes in self._read:
             source = self._sources[i]
-            found.append(self._ready((i, box)) if source.array is None else source.view(box))
+            if source.array is None:
+                found.append(self._ready((i, _box(whole, axes, place))))
+            else:
+                found.append(source.view(_box(whole, axes, place)) if axes else source.array)
         return found
 
     def _copy(self, i: int, box: Box) -> None:

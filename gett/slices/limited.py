@@ -6,8 +6,9 @@ Owns the choice among ways, and the error where there is none. The model of what
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +21,17 @@ from gett.network.limits import Elements
 from gett.network.optimize import Bytes, Limited, SlicedPath, check_optimize
 from gett.network.path import NEVER, Path, find_steps
 from gett.network.request import PlanRequest
-from gett.network.slicing import Network, Slicing, cotengra_slicings, slicing, slicings
+from gett.network.slicing import (
+    GPU_STEP,
+    STEP,
+    Network,
+    Slicing,
+    cotengra_slicings,
+    count_slices,
+    narrower,
+    slicing,
+    slicings,
+)
 from gett.plans.contraction_plan import ContractionPlan
 from gett.slices.sliced_plan import SlicedPlan, Subject
 
@@ -28,7 +39,7 @@ Find = Callable[..., ContractionPlan]
 _Choice = tuple[int, Callable[[], ContractionPlan]]
 """The work of a way that keeps the limit but for what its plan takes besides, and what makes that plan."""
 _SHARES = (1, 2, 4, 8)  # of the room for intermediates, that a path is asked to keep its largest one to
-_SEARCHED = 12  # ways to slice for whose slices a path of their own is searched
+_MOST = 1 << 12  # slices for which paths of their own are searched
 _PLANNED = 4  # ways of one kind that may be planned
 _TRIED = 24  # plans of slices that are made before the search ends with the tightest
 
@@ -71,15 +82,14 @@ def plan_within(request: PlanRequest, find: Find) -> ContractionPlan:
         if not start and limit.most == math.inf:
             return free.under(request)
         return _sliced(network, start, limit, itemsize, free, sliced)
-    ways = _first_ways(network, limit.most / itemsize)
-    fitting = [way for way in ways if way.peak * itemsize <= limit.most][:_PLANNED]
+    fitting = _first_ways(network, limit.most / itemsize)
     choices: list[_Choice] = [(way.work, partial(sliced, way)) for way in fitting]
     taken = 0 if limit.in_elements or not new else free.result.d.nbytes
     room = int(limit.most - taken) // itemsize
     if room >= 1 and count > 2:
         choices += _other_paths(request, find_network, limit, itemsize, room, find)
         choices += _other_slices(network, path, limit, itemsize, room, sliced)
-        choices += _paths_of_slices(request, network, ways[:_SEARCHED], limit, itemsize, sliced)
+        choices += _paths_of_slices(request, network, limit, itemsize, sliced)
     for _, make in sorted(choices, key=lambda choice: choice[0])[:_TRIED]:
         plan = make()
         if limit.need(plan) <= limit.most:
@@ -109,7 +119,8 @@ def network_of(request: PlanRequest, optimize: Any, *, new: bool = True, by_size
         for modes, t in zip(subscripts.inputs, request.operands, strict=True)
     )
     steps, path = find_steps(terms, subscripts.output, extents, terms, optimize, NEVER)
-    return Network(terms, subscripts.output, extents, steps, new, by_size), path
+    step = STEP if request.arch == "cpu" else GPU_STEP
+    return Network(terms, subscripts.output, extents, steps, new, by_size, step), path
 
 
 def _mode(inputs: Any, operand: int, axis: int) -> int:
@@ -196,16 +207,10 @@ def _sliced(
     return plan
 
 
-def _first_ways(network: Network, room: float) -> list[Slicing]:
-    """The first ways to slice: as many as are searched, and of those that hold so many elements as may be planned."""
-    found: list[Slicing] = []
-    fitting = 0
-    for way in _with_slices(slicings(network, {})):
-        found.append(way)
-        fitting += way.peak <= room
-        if len(found) >= _SEARCHED and fitting >= _PLANNED:
-            break
-    return found
+def _first_ways(network: Network, room: float) -> Iterator[Slicing]:
+    """The first ways to slice that hold so many elements."""
+    fitting = (way for way in _with_slices(slicings(network, {})) if way.peak <= room)
+    return itertools.islice(fitting, _PLANNED)
 
 
 def _with_slices(ways: Iterator[Slicing]) -> Iterator[Slicing]:
@@ -239,28 +244,38 @@ def _other_paths(
 
 
 def _paths_of_slices(
-    request: PlanRequest,
-    network: Network,
-    ways: Sequence[Slicing],
-    limit: _Limit,
-    itemsize: int,
-    make: Callable[..., ContractionPlan],
+    request: PlanRequest, network: Network, limit: _Limit, itemsize: int, make: Callable[..., ContractionPlan]
 ) -> list[_Choice]:
-    """Paths that are found for slices themselves, those that take least work."""
+    """Slices with paths of their own: behind each cut a path is searched again, and the next cut is that path's."""
     method = check_optimize(request.optimize)[0]
     found: list[_Choice] = []
     if isinstance(method, tuple):
         return found
-    for way in ways:
-        lengths = dict(way.lengths)
-        extents = tuple(lengths.get(m, e) for m, e in enumerate(network.extents))
-        steps, path = find_steps(network.terms, network.output, extents, network.terms, method, NEVER)
-        changed = replace(network, steps=steps)
-        for keeps in (True, False):
-            made = slicing(changed, lengths, keeps=keeps)
-            if made.peak * itemsize <= limit.most:
-                found.append((made.work, partial(make, made, changed, path)))
-    return sorted(found, key=lambda choice: choice[0])[:_PLANNED]
+    room = limit.most / itemsize
+    lengths: dict[int, int] | None = {}
+    path: Path | None = None
+    while len(found) < _PLANNED and lengths is not None:
+        slices = count_slices(tuple(lengths.items()), network.extents)
+        if slices > _MOST:
+            break
+        if lengths:
+            extents = tuple(lengths.get(m, e) for m, e in enumerate(network.extents))
+            steps, searched = find_steps(network.terms, network.output, extents, network.terms, method, NEVER, slices)
+            changed = replace(network, steps=steps)
+
+            def worth(x: Network, lengths: dict[int, int] = lengths) -> tuple[float, int]:
+                way = slicing(x, lengths)
+                return max(way.peak, room), way.work
+
+            if worth(changed) < worth(network):
+                network, path = changed, searched
+        now = slicing(network, lengths)
+        if path is not None:
+            for way in (now, slicing(network, lengths, keeps=False)):
+                if way.peak <= room:
+                    found.append((way.work, partial(make, way, network, path)))
+        lengths = narrower(network, now)
+    return found
 
 
 def _other_slices(

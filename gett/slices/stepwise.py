@@ -172,7 +172,10 @@ class _Search:
             total, chosen = costs.compute(way), []
             for i, modes in zip(step.inputs, inputs, strict=True):
                 nbytes = self.specs[i].nbytes
-                moves = {at: operand_traffic(nbytes, self.n, cut, modes, at).busiest for at in self.choices[i]}
+                moves = {
+                    at: operand_traffic(nbytes, self.n, cut, modes, at, costs.gathering).busiest
+                    for at in self.choices[i]
+                }
                 best = min(
                     ((c.cost + costs.crossing(moves[at]), at) for at, c in self.choices[i].items()), key=lambda x: x[0]
                 )

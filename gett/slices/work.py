@@ -5,7 +5,7 @@ Owns the requests of these plans and the arrays that slices read. What is done w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -67,6 +67,7 @@ class SliceWork:
         self.grid = SliceGrid.of(way.lengths, network.extents, network.output)
         self.once, self.variable, self._bare = _divided(bare, parsed, network, way, replan)
         self.axes = tuple(sliced_axes(parsed.inputs[i], shapes[i], network.extents, way) for i in self.variable)
+        self._plans: dict[Any, ContractionPlan] = {}
 
     @property
     def read_once(self) -> set[int]:
@@ -74,7 +75,7 @@ class SliceWork:
         return {i for x in self.once for i in x.places}
 
     def part(
-        self, lengths: Mapping[int, int], sums: TensorSpec, *, add: bool, dense: Container[int] = ()
+        self, lengths: Mapping[int, int], sums: TensorSpec, *, add: bool, dense: frozenset[int] = frozenset()
     ) -> ContractionPlan:
         """The plan of a slice of some extents, which writes its sums or adds to them.
 
@@ -84,6 +85,11 @@ class SliceWork:
             add: Whether it adds.
             dense: Which of `variable` are there slice by slice, each a dense array.
         """
+        key = sums, add, dense, *lengths.items()
+        plan = self._plans.get(key)
+        return self._plans.setdefault(key, self._part(lengths, sums, add, dense)) if plan is None else plan
+
+    def _part(self, lengths: Mapping[int, int], sums: TensorSpec, add: bool, dense: frozenset[int]) -> ContractionPlan:
         place = {m: slice(0, n) for m, n in lengths.items()}
         given = self._bare.operands
         specs = [part_spec(x, axes, place, self.lengths) for x, axes in zip(given, self.axes, strict=False)]
@@ -124,7 +130,7 @@ class SliceRun:
         device: int,
         kept: Sequence[Any],
         views: Callable[[Place], Sequence[Any]],
-        dense: Container[int] = (),
+        dense: frozenset[int] = frozenset(),
     ) -> None:
         """Made by `SliceWork.reading`, or where slices are not views of operands.
 
@@ -138,7 +144,6 @@ class SliceRun:
         """
         self._work, self._kind, self._device = work, kind, device
         self._kept, self._views, self._dense = kept, views, dense
-        self._plans: dict[Any, ContractionPlan] = {}
 
     def sum(self, outer: Place, numbers: Iterable[int], sums: Any, *, adds: bool = False, factor: Any = 1) -> None:
         """Write the sum of some slices of a part of the result, one after the other.
@@ -158,11 +163,7 @@ class SliceRun:
         """Write one slice of a part of the result, or add it to what `sums` holds times a factor."""
         place = {**outer, **self._work.grid.slice(number)}
         lengths = {m: x.stop - x.start for m, x in place.items()}
-        spec = self._kind.describe(sums)
-        key = spec, adds, *lengths.items()
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans.setdefault(key, self._work.part(lengths, spec, add=adds, dense=self._dense))
+        plan = self._work.part(lengths, self._kind.describe(sums), add=adds, dense=self._dense)
         operands = [*self._views(place), *self._kept]
         plan.run(self._kind, self._device, operands, sums if adds else None, sums, 1, factor if adds else 0)
 

@@ -48,7 +48,7 @@ INSIDE = {
         "torch_autograd",
         "torch_chain torch_checkpoint torch_epilogue",
     ],
-    "gett.network": ["optimize", "limits", "request", "path cutting steps forms", "products running slicing"],
+    "gett.network": ["optimize search", "limits", "request", "path cutting steps forms", "products running slicing"],
     "gett.console": ["formatting", "progress"],
     "gett.explain": ["schedule", "detail roofline", "advice record", "plot summary"],
     "gett.plans": [
