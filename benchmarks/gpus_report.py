@@ -58,13 +58,13 @@ def chart(record: dict[str, Any], path: str) -> None:
     with picture(path, 1, 1, figsize=(7.5, 0.6 + 0.7 * len(shared))) as axes:
         ax = axes[0, 0]
         dress(ax, grid="x")
-        for i, x in enumerate(shared):
-            for k, (name, colour) in enumerate(colours.items()):
-                us = x["us"]
-                if isinstance(us.get(name), float) and isinstance(us.get("one"), float):
-                    label = ("gett" if name == "all" else name) if i == 0 else None
-                    ax.barh(i + 0.25 * k, us["one"] / us[name], 0.22, color=colour, label=label)
+        for k, (name, colour) in enumerate(colours.items()):
+            bars = [(i, x["us"]["one"] / x["us"][name]) for i, x in enumerate(shared)
+                    if isinstance(x["us"].get(name), float) and isinstance(x["us"].get("one"), float)]  # fmt: skip
+            if bars:
+                label = "gett" if name == "all" else name
+                ax.barh([i + 0.25 * k for i, _ in bars], [y for _, y in bars], 0.22, color=colour, label=label)
         ax.set_yticks([i + 0.25 for i in range(len(shared))], [x["name"] for x in shared])
         ax.invert_yaxis()
         ax.set_xlabel(f"times as fast as gett on one device, {record['devices']} devices")
-        ax.legend(frameon=False, fontsize=9)
+        ax.legend(frameon=False, fontsize=9, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from benchmarks.charts import ACCURACY, TCCG_DOUBLE, WORKLOADS, latest, load, loose, us_of
+from benchmarks.charts import ACCURACY, GPUS, TCCG_DOUBLE, WORKLOADS, latest, load, loose, us_of
 from benchmarks.records import Row
 from benchmarks.report import geometric_mean
 from benchmarks.workloads_report import TORCH
@@ -99,6 +99,21 @@ def accuracy(depths: tuple[int, ...] = (64, 1024, 16384)) -> None:
 
 
 # --- the threads
+
+
+def gpus() -> None:
+    """What two GPUs take beside one, and beside cuTENSORMg and cuTENSOR with NCCL."""
+    record = loose(GPUS)
+    print(
+        "| Contraction | one GPU, ms | two, ms | one / two | cuTENSORMg / two | NCCL / two |\n|---|---|---|---|---|---|"
+    )
+    for row in (record["network"], *record["ladder"]):
+        us = row["us"]
+        one, two = us["one"], us["all"]
+        rivals = [
+            f"{us[x] / two:.2f}" if isinstance(us.get(x), float) else "" for x in ("cuTENSORMg", "cuTENSOR and NCCL")
+        ]
+        print(f"| {row['name']} | {one / 1e3:.1f} | {two / 1e3:.1f} | {one / two:.2f} | {rivals[0]} | {rivals[1]} |")
 
 
 def _threads() -> dict[str, Any]:

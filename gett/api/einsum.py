@@ -117,9 +117,10 @@ def einsum(
             never gives a permuted order. An `out` keeps its own order.
         casting: NumPy's rule for conversions of operands and of the result into `out`.
         optimize: For more than two operands: what `opt_einsum.contract` or NumPy take; False contracts from left to
-            right. A path must fit any number of operands. `("greedy", n)` limits intermediates to n elements, or is an
-            error; `("greedy", "1GiB")` to so many bytes. Intermediates have the dtype of the result. A ContractionTree
-            of cotengra stands for its path and its slices; nested paths are an error.
+            right, True and "auto" try random greedy paths as well where contracting takes longer than that. A path
+            must fit any number of operands. `("greedy", n)` limits intermediates to n elements, or is an error;
+            `("greedy", "1GiB")` to so many bytes. Intermediates have the dtype of the result. A ContractionTree of
+            cotengra stands for its path and its slices; nested paths are an error.
         precision: How products are formed at least: `"ieee"`, by fused multiply-adds or the dtype's own tensor-core
             product; for float32 also `"bf16x6"` (the default there), six products of bfloat16 planes where they are
             faster, whose errors are at most 13 + k / 16 units of 2^-24 of a sum's magnitudes and mostly below those of

@@ -183,7 +183,8 @@ class Costs:
         whole = self._d.nbytes
         if any(m not in self.network.output for m in cut):
             sums = sums_traffic(whole, n, stays=shard is not None)
-            return total, replace(sums, busiest=sums.busiest + int(1.5 * self.gathering * whole))  # read, read, written
+            share = whole if sums.busiest == whole else whole * (n - 1) // n
+            return total, replace(sums, busiest=sums.busiest + int(1.5 * self.gathering * share))  # read, read, written
         if (shard is None) if not cut else (shard in cut):
             return total, Traffic(0, 0)
         return total, Traffic(whole * (n - 1) // n, whole * (n - 1) // n)

@@ -7,7 +7,7 @@ labels are sliced is `gett.network.slicing`'s and `gett.slices.limited`'s.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -158,9 +158,8 @@ class SlicedPlan(ContractionPlan):
             most = max(most, held + x.plan.peak_bytes)
             held += x.plan.result.d.nbytes
         sums = self._spec_of_sums
-        parts = [self._first.peak_bytes]
-        if any(m not in self._network.output for m in self.lengths):
-            parts.append(self._work.part(self.lengths, sums, add=True).peak_bytes)
+        adds = (False, True) if any(m not in self._network.output for m in self.lengths) else (False,)
+        parts = [self._work.part(x, self._sums_of(x), add=add).peak_bytes for x in self._some_lengths() for add in adds]
         request = self._request
         if request.c is not None or request.epilogue is not None:
             place = {m: slice(0, n) for m, n in self.lengths.items()}
@@ -222,10 +221,24 @@ class SlicedPlan(ContractionPlan):
         )  # fmt: skip
         return self._work.replan(made)
 
+    def _some_lengths(self) -> Iterator[dict[int, int]]:
+        """The extents of a slice, and of those at the end of one mode or of all, whose kernels may need more."""
+        extents = self._network.extents
+        last = {m: extents[m] % n for m, n in self.lengths.items() if extents[m] % n}
+        yield self.lengths
+        for m, n in last.items():
+            yield {**self.lengths, m: n}
+        if len(last) > 1:
+            yield {**self.lengths, **last}
+
     @property
     def _spec_of_sums(self) -> TensorSpec:
         """Where the sums of a part are formed: in the result, or beside it."""
-        place = {m: slice(0, n) for m, n in self.lengths.items()}
+        return self._sums_of(self.lengths)
+
+    def _sums_of(self, lengths: Mapping[int, int]) -> TensorSpec:
+        """The same for a part of other extents."""
+        place = {m: slice(0, n) for m, n in lengths.items()}
         own = self._request.out
         spec = own if own is not None and not self._through_copy else self._d
         found = part_spec(spec, self._output_axes, place, self.lengths)
