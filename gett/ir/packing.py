@@ -24,6 +24,7 @@ Where lengths do not divide an extent, the last piece overlaps the one before: t
 
 BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 """What elements are copied as, by their bytes: no value is converted, whatever its bits say."""
+WORD = max(BITS)
 
 LONG_ROW = 256  # bytes from which rows of a copy begin at sectors, within which they would be moved more slowly
 PADDED_ROW = 64  # bytes from which a row of a copy is long enough for tensor maps to move it at their rate
@@ -156,14 +157,20 @@ def packed_bytes(c: Contraction, packed: Operand) -> int:
 
 
 def copy_of(c: Contraction, source: Operand, target: Operand) -> Contraction:
-    """What copies a tensor of a contraction from one layout to another, bit by bit."""
-    bits = BITS[itemsize(source.dtype)]
-    modes = tuple(range(len(source.modes)))
+    """What copies a tensor of a contraction from one layout to another, bit by bit.
+
+    Elements of two words have one more mode, that of their words.
+    """
+    size = itemsize(source.dtype)
+    bits, words = BITS[min(size, WORD)], size // WORD if size > WORD else 1
+    inner = (WORD,) if words > 1 else ()
+    modes = tuple(range(len(source.modes) + len(inner)))
 
     def place(x: Operand) -> Operand:
-        return Operand(modes, tuple(x.stride(m) for m in source.modes), bits, x.alignment)
+        return Operand(modes, (*(x.stride(m) for m in source.modes), *inner), bits, x.alignment)
 
-    names, extents = tuple(c.names[m] for m in source.modes), tuple(c.extents[m] for m in source.modes)
+    names = (*(c.names[m] for m in source.modes), *("words" for _ in inner))
+    extents = (*(c.extents[m] for m in source.modes), *(words for _ in inner))
     return Contraction(names, extents, place(source), None, place(target), None, bits)
 
 

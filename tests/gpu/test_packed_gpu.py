@@ -29,6 +29,9 @@ CASES = [
     Case("gaps", "ikc,jkc->ijc", {"i": 40, "j": 56, "k": 64, "c": 16}, d=Layout((), (1, 2, 1))),
 ]
 KINDS = [("float16", "ieee"), ("float32", "bf16x6"), ("float32", "tf32"), ("complex64", "bf16x6"), ("float64", "ieee")]
+KINDS += [("complex128", "ieee")]  # elements of two words
+TWOS = Case("twos", "bculfjiqdoamtgphreknvs,baxAwyzEicBCdjGHDgefFh->yxAvCEDHpwqBFrsnumtoGzlk",
+            dict.fromkeys("abcdefghijklmnopqrstuvwxyzABCDEFGH", 2))  # fmt: skip
 
 
 def found(problem: Problem, limit: int) -> list[Schedule]:
@@ -50,6 +53,17 @@ def test_bit_for_bit(cupy: Any, case: Case, dtype: str, precision: str) -> None:
         assert good or not every
         for schedule in good:
             run_case(cupy, problem, schedule, alpha=2)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_modes_of_extent_two(cupy: Any, dtype: str) -> None:
+    """Tensor maps move copies of both operands, D is stored where it is."""
+    needs_hopper()
+    problem = Problem(TWOS, dtype, "ieee")
+    schedule = found(problem, 1 << 28)[0]
+    assert schedule.packing is not None
+    assert schedule.packing.d is None
+    run_case(cupy, problem, schedule)
 
 
 def test_the_call_itself(cupy: Any) -> None:

@@ -6,8 +6,7 @@ The rules of packed copies refer to the plan as it was made; copies and product 
 from __future__ import annotations
 
 from gett.hw.dtypes import data_type, finer
-from gett.ir.gemm import itemsize
-from gett.ir.packing import BITS, count_pieces
+from gett.ir.packing import count_pieces
 from gett.schedule.packed import plans_of
 from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.epilogue import RowStore
@@ -211,7 +210,7 @@ def pieces(x: Lowered) -> Reasons:
 
 
 def copied_tensors(x: Lowered) -> Reasons:
-    """A copied tensor has elements of 1, 2, 4 or 8 bytes, each of them once; copies have as many threads each."""
+    """A copied tensor has each of its elements once; copies have as many threads each."""
     c, packing = x.plan.contraction, packing_of(x)
     threads = {copy.loop.threads for copy in (packing.a, packing.b, packing.d) if copy is not None}
     if len(threads) > 1:
@@ -219,8 +218,6 @@ def copied_tensors(x: Lowered) -> Reasons:
     for name, copy, tensor in (("A", packing.a, c.a), ("B", packing.b, c.b), ("D", packing.d, c.d)):
         if copy is None or tensor is None:
             continue
-        if itemsize(tensor.dtype) not in BITS:
-            yield f"elements of {name} have {itemsize(tensor.dtype)} bytes"
         if any(s == 0 and c.extents[m] > 1 for m, s in zip(tensor.modes, tensor.strides, strict=True)):
             yield f"{name} has a stride of 0"
 

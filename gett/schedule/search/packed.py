@@ -17,7 +17,6 @@ from gett.hw.stream_rates import PackingRates
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.ir.packing import (
-    BITS,
     Cuts,
     batch_modes,
     batch_nearest,
@@ -32,8 +31,10 @@ from gett.schedule.search.stream import stream_schedule
 from gett.schedule.spec.mainloop import StreamMap
 from gett.schedule.spec.schedule import MAX_PIECES, CopyPass, Forecast, Packing, Schedule
 from layouts.rates import SECTOR
+from layouts.tma import MAX_RANK
 
 KEPT = 3  # products whose schedules are tried
+LEAST_ROWS, LEAST_DEPTH = 32, 8  # elements along M or N and along K that a box has at least, where there are so many
 
 Products = Callable[[GemmPlan, ArchFacts, float | None], list[Schedule]]
 
@@ -141,8 +142,19 @@ def _is_moved(plan: GemmPlan) -> bool:
 
 
 def _by_tensor_map(plan: GemmPlan) -> bool:
-    """Whether tensor maps move both operands: rows have 16 bytes or more, are aligned, and run along no batch mode."""
-    return all(_has_rows(plan, t) for t in (A, B))
+    """Whether tensor maps move both operands: boxes of few modes, in aligned rows of 16 bytes along no batch mode."""
+    return all(_has_rows(plan, t) and _has_box(plan, t) for t in (A, B))
+
+
+def _has_box(plan: GemmPlan, tensor: int) -> bool:
+    """Whether the modes that are nearest in memory make a box that fills some of a tile."""
+    needed = 0
+    for group, least in ((plan.m if tensor == A else plan.n, LEAST_ROWS), (plan.k, LEAST_DEPTH)):
+        size = 1
+        for mode in sorted(group, key=lambda s: abs(s.strides[tensor])):
+            if size < least:
+                size, needed = size * mode.extent, needed + 1
+    return needed <= MAX_RANK
 
 
 def _has_rows(plan: GemmPlan, tensor: int) -> bool:
@@ -166,9 +178,9 @@ def _cuts_sectors(c: Contraction, x: Operand) -> bool:
 
 
 def _may_copy(c: Contraction, x: Operand) -> bool:
-    """Whether a tensor has elements that copies move, each of them once."""
+    """Whether a copy has each element of a tensor once."""
     repeated = any(s == 0 and c.extents[m] > 1 for m, s in zip(x.modes, x.strides, strict=True))
-    return not repeated and itemsize(x.dtype) in BITS
+    return not repeated
 
 
 def choose_cuts(c: Contraction, names: tuple[str, ...], limit: int) -> list[Cuts]:
