@@ -127,6 +127,9 @@ RUNS = [
     ("ik,jk->ij", (38, 45), (21, 45), "float32", 10 << 10, 1),
     ("aibjck,kcba->jia", (2, 5, 3, 7, 2, 11), (11, 2, 3, 2), "float32", 1 << 20, 1),
     ("mink,jmk->jin", (3, 17, 13, 5), (11, 3, 5), "complex64", 12 << 10, 1),
+    # Elements of two words, and tensors of so many modes that no tensor map has a box of them.
+    ("ikc,jkc->ijc", (9, 16, 8), (8, 16, 8), "complex128", 1 << 20, 2 - 1j),
+    ("akbicjdle,kambnlc->nbidmej", (2,) * 9, (2,) * 7, "complex128", 1 << 20, 1),
 ]
 
 
@@ -135,7 +138,7 @@ RUNS = [
 def test_every_launch_runs_on_the_host(folder, subscripts, shape_a, shape_b, dtype, limit, alpha):
     rng = np.random.default_rng(3)
     a, b = (rng.integers(-4, 5, s).astype(dtype) for s in (shape_a, shape_b))
-    if dtype == "complex64":
+    if dtype.startswith("complex"):
         a += 1j * rng.integers(-4, 5, shape_a).astype("float32")
     expected = alpha * np.einsum(subscripts, a, b)
     d = np.full(expected.shape, 77, dtype)
