@@ -16,6 +16,7 @@ from benchmarks import (
     environment,
     epilogue,
     first_calls,
+    gemm_sizes,
     gpus,
     gradients,
     jax_speed,
@@ -137,6 +138,12 @@ def parser() -> argparse.ArgumentParser:
     gradient = commands.add_parser("gradients", help="forward and backward in PyTorch, beside torch.einsum")
     gradient.add_argument("--json", metavar="FILE", help="write every figure there")
     gradient.add_argument("--cpu", action="store_true", help="run on the CPU even where there is a GPU")
+    sizes = commands.add_parser("gemm", help="matrix products of many sizes, beside cuBLAS")
+    sizes.add_argument("--dtype", action="append", choices=gemm_sizes.KINDS, help="only this; may be repeated (all)")
+    sizes.add_argument("--step", type=int, default=gemm_sizes.STEP, help="between sizes (128)")
+    sizes.add_argument("--most", type=int, default=gemm_sizes.MOST, help="the largest square (4096)")
+    sizes.add_argument("--json", metavar="FILE", help="write every figure there")
+    sizes.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
     several = commands.add_parser("gpus", help="several GPUs beside one, limits of memory, ranks of MPI")
     several.add_argument("--devices", type=device_numbers, help="numbers of GPUs, comma-separated (all)")
     several.add_argument("--json", metavar="FILE", help="write every figure there")
@@ -223,6 +230,11 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         return epilogue.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "gradients":
         return gradients.main(on_gpu=on_gpu, json_path=options.json)
+    if options.command == "gemm":
+        if not 0 < 4 * options.step <= options.most:
+            top.error(f"--step {options.step} --most {options.most}: the least square has four steps")
+        kinds = options.dtype or gemm_sizes.KINDS
+        return gemm_sizes.main(on_gpu=on_gpu, kinds=kinds, step=options.step, most=options.most, json_path=options.json)
     if options.command == "gpus":
         return gpus.main(on_gpu=on_gpu, devices=options.devices, json_path=options.json, plot_path=options.plot)
     if options.command == "jax":
