@@ -322,6 +322,10 @@ class TorchKind:
             extras,
         )
 
+    def stream(self) -> int:
+        """The handle of the current stream."""
+        return int(self._stream(self._number))
+
     def _workspace(self, nbytes: int) -> Any:
         try:
             return self._empty((nbytes,), (1,), dtype=self._bytes, device=self._device)

@@ -20,6 +20,7 @@ from gett.network.running import Ending, run_steps, turns_of
 from gett.network.steps import Executable, Step, own_places
 from gett.plans.checks import check_out, is_apart
 from gett.plans.executables import bind_steps
+from gett.plans.replay import Replay, replay_for
 
 
 class BoundSteps:
@@ -33,8 +34,8 @@ class BoundSteps:
     """
 
     __slots__ = (
-        "_bound", "_convert", "_d", "_direct", "_order", "_own_place", "_replan", "_request", "_scalar", "_settled",
-        "_span", "_spans", "_through_copy", "_turns", "arch", "dtype", "shape", "steps",
+        "_bound", "_convert", "_d", "_direct", "_order", "_own_place", "_replan", "_replays", "_request", "_scalar",
+        "_settled", "_span", "_spans", "_through_copy", "_turns", "arch", "dtype", "shape", "steps",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +63,7 @@ class BoundSteps:
         self._turns = () if self._direct else turns_of(steps, self._convert)
         self._own_place = own_places(request, steps)
         self._bound: dict[int, tuple[Executable, ...]] = {}
+        self._replays: dict[tuple[int, str], Replay | None] = {}
         if request.device is not None:
             self._bound[request.device] = _executables(steps)
         self._settled = request.device is not None or request.arch == "cpu"
@@ -171,8 +173,21 @@ class BoundSteps:
         c = ending.c
         if c is not None and kind.describe(c).dtype != self.dtype:
             ending = ending._replace(c=convert(kind, c, conversion(kind.describe(c), self.dtype)))
-        if self._turns:
+        if self._turns and not self._replayed(kind, device, executables, operands, ending):
             run_steps(self._turns, executables, kind, operands, self._convert, ending)
+
+    def _replayed(
+        self, kind: ArrayKind, device: int, executables: tuple[Executable, ...], operands: Sequence[Any], ending: Ending
+    ) -> bool:
+        """Run the steps as one launch, from the second call on; whether that was possible."""
+        if device == CPU:
+            return False
+        key = device, kind.name
+        if key not in self._replays:
+            self._replays[key] = replay_for(kind, device, self._turns, executables, len(operands))
+            return False
+        replay = self._replays[key]
+        return replay is not None and replay(operands, ending)
 
     def sole(self, kind: ArrayKind, device: int) -> Executable | None:
         """The executable that is all of the plan, to be launched on what fits; None where a call does more than that.

@@ -126,6 +126,18 @@ class Driver:
             ) from None
         # No argtypes: the launch passes prebuilt c_void_p values only, and ctypes is fastest without conversions.
 
+    def function(self, name: str) -> Callable[..., int]:
+        """A function of the driver over ctypes values, which returns its code.
+
+        Raises:
+            DeviceError: The driver is too old for it.
+        """
+        try:
+            found: Callable[..., int] = getattr(self._lib, name)
+        except AttributeError:
+            raise DeviceError(f"the NVIDIA driver (CUDA {self.version()}) has no {name}") from None
+        return found
+
     def version(self) -> str:
         """The newest CUDA version that the driver supports, e.g. `"13.0"`."""
         number = ctypes.c_int()

@@ -23,6 +23,9 @@ from gett.runtime.launch import ArgumentBlock
 from gett.runtime.modules import load_module
 from gett.schedule.spec.schedule import Schedule
 
+Addresses = tuple[int, int, int, int]
+"""Of a, b, c and d; 0 for a tensor that a plan has not."""
+
 
 class GpuExecutable:
     """A plan, compiled and loaded on one device. Calls are asynchronous, on CuPy's current stream, and thread-safe.
@@ -201,43 +204,107 @@ class GpuExecutable:
         beta: complex,
         extras: Sequence[int],
     ) -> None:
-        if self._swapped:
-            a, b = b, a
-        words = self._words
         with self._lock:
-            for word in self._a:
-                words[word] = a
-            for word in self._b:
-                words[word] = b
-            for word in self._c:
-                words[word] = c
-            for word in self._d:
-                words[word] = d
-            for word in self._streams:
-                words[word] = stream
-            if workspace:
-                for word in self._workspace:
-                    words[word] = workspace
-            if extras:
-                for slots, address in zip(self._extras, extras, strict=True):
-                    for word in slots:
-                        words[word] = address
-            if alpha != self._alpha:
-                self._block.write_scalar("alpha", alpha)
-                self._alpha = alpha
-            if beta != self._beta:
-                self._block.write_scalar("beta", beta)
-                self._beta = beta
-            if self._maps:
-                addresses = {"a": a, "b": b, "c": c, "d": d}
-                for role, tensor_map in self._maps:
-                    tensor_map.point_at(addresses[role])
-            if self._moved:
-                self._point_inside({"a": a, "b": b, "c": c, "d": d, "workspace": workspace})
+            self._fill(a, b, c, d, stream, workspace, alpha, beta, extras)
             for call in self._calls:
                 code = self._launch(*call)
                 if code:
                     self._retry(code, call)
+
+    def record(
+        self,
+        recorder: Any,
+        addresses: Addresses,
+        workspace: int,
+        alpha: complex = 1,
+        beta: complex = 0,
+        extras: Sequence[int] = (),
+    ) -> int:
+        """Launch into a graph; how many launches that are.
+
+        Args:
+            recorder: A `gett.runtime.graphs.Recorder`.
+            addresses: As `run_at` takes them: a, b, c, d.
+            workspace: As `run_at` takes it, as the others.
+            alpha: Factor of the product.
+            beta: Factor of `c`.
+            extras: Of the tensors that the plan's epilogue reads.
+
+        Raises:
+            DeviceError: A launch failed.
+        """
+        with self._lock:
+            self._fill(*addresses, recorder.stream, workspace, alpha, beta, extras)
+            for call in self._calls:
+                code = self._launch(*call)
+                if code:
+                    raise self._driver.error(code, "cuLaunchKernelEx", f"{self._block.entries[0]}, GPU {self.device}")
+                recorder.note(call)
+        return len(self._calls)
+
+    def change(
+        self,
+        graph: Any,
+        numbers: Sequence[int],
+        addresses: Addresses,
+        workspace: int,
+        alpha: complex = 1,
+        beta: complex = 0,
+        extras: Sequence[int] = (),
+    ) -> bool:
+        """Give launches of a `gett.runtime.graphs.LaunchGraph` other arguments; whether the driver took them."""
+        with self._lock:
+            self._fill(*addresses, 0, workspace, alpha, beta, extras)
+            for number in numbers:
+                if graph.change(number):
+                    return False
+        return True
+
+    def _fill(
+        self,
+        a: int,
+        b: int,
+        c: int,
+        d: int,
+        stream: int,
+        workspace: int,
+        alpha: complex,
+        beta: complex,
+        extras: Sequence[int],
+    ) -> None:
+        """Write the arguments of all launches; the lock is held."""
+        if self._swapped:
+            a, b = b, a
+        words = self._words
+        for word in self._a:
+            words[word] = a
+        for word in self._b:
+            words[word] = b
+        for word in self._c:
+            words[word] = c
+        for word in self._d:
+            words[word] = d
+        for word in self._streams:
+            words[word] = stream
+        if workspace:
+            for word in self._workspace:
+                words[word] = workspace
+        if extras:
+            for slots, address in zip(self._extras, extras, strict=True):
+                for word in slots:
+                    words[word] = address
+        if alpha != self._alpha:
+            self._block.write_scalar("alpha", alpha)
+            self._alpha = alpha
+        if beta != self._beta:
+            self._block.write_scalar("beta", beta)
+            self._beta = beta
+        if self._maps:
+            addresses = {"a": a, "b": b, "c": c, "d": d}
+            for role, tensor_map in self._maps:
+                tensor_map.point_at(addresses[role])
+        if self._moved:
+            self._point_inside({"a": a, "b": b, "c": c, "d": d, "workspace": workspace})
 
     def _point_inside(self, addresses: dict[str, int]) -> None:
         """Write the addresses that lie inside of tensors and of the workspace."""

@@ -1,0 +1,229 @@
+"""Steps of a plan as one launch: recorded as a CUDA graph on memory of its own, played with the addresses of each call.
+
+Owns where intermediates lie, which launches a call changes, and when steps are launched one by one instead. The graph
+is `gett.runtime.graphs`'s.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gett.arrays.kinds import ArrayKind, CupyKind
+from gett.arrays.torch import TorchKind
+from gett.errors import GettError
+from gett.hw.archs import WORKSPACE_LIMIT
+from gett.network.running import Ending, Turn
+
+LEAST_STEPS = 3
+SHARE = 16  # all plans together keep at most this part of a device's memory
+ALIGNMENT = 512  # bytes, of what lies in a plan's own memory, as CuPy's pool has it
+
+_kept: dict[int, int] = {}
+_kept_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where intermediates and workspaces lie in one piece of memory.
+
+    Attributes:
+        tensors: The first byte of each intermediate.
+        workspaces: That of each turn's workspace; 0 where it has none.
+        nbytes: Of all.
+    """
+
+    tensors: dict[int, int]
+    workspaces: tuple[int, ...]
+    nbytes: int
+
+
+def places_of(turns: Sequence[Turn], workspaces: Sequence[int]) -> Places:
+    """Places of what turns write, of which those that live at the same time do not overlap.
+
+    Args:
+        turns: In order.
+        workspaces: Bytes that each takes while it runs.
+    """
+    live: dict[int, tuple[int, int]] = {}  # of each tensor that is there, -1 for a workspace: first byte, end
+    tensors: dict[int, int] = {}
+    found, most = [], 0
+
+    def place(key: int, nbytes: int) -> int:
+        nonlocal most
+        nbytes = -(-max(1, nbytes) // ALIGNMENT) * ALIGNMENT
+        start = 0
+        for first, end in sorted(live.values()):
+            if first - start >= nbytes:
+                break
+            start = max(start, end)
+        live[key] = start, start + nbytes
+        most = max(most, start + nbytes)
+        return start
+
+    for turn, workspace in zip(turns, workspaces, strict=True):
+        if not turn.is_last and turn.output not in live:
+            tensors[turn.output] = place(turn.output, math.prod(turn.shape) * turn.dtype.itemsize)
+        found.append(place(-1, workspace) if workspace else 0)
+        live.pop(-1, None)
+        for i in turn.done:
+            live.pop(i, None)
+    return Places(tensors, tuple(found), most)
+
+
+class Replay:
+    """The steps of a plan on one device, of arrays of one library."""
+
+    def __init__(
+        self, kind: ArrayKind, device: int, turns: Sequence[Turn], executables: Sequence[Any], operands: int
+    ) -> None:
+        """Recorded when it is called first.
+
+        Args:
+            kind: Of the arrays.
+            device: Where they are.
+            turns: The steps.
+            executables: One for each.
+            operands: How many there are.
+        """
+        self._kind, self._device, self._turns, self._count = kind, device, turns, operands
+        self._executables = executables
+        self._lock = threading.Lock()
+        self._graph: Any = None
+        self._failed = False
+        self._stream = -1
+        self._last: tuple[Any, ...] = ()
+        self._numbers: list[range] = []  # of each turn's launches
+        # Turns that read each operand, and those that write the result.
+        self._readers = [[n for n, t in enumerate(turns) if i in (t.first, t.second)] for i in range(operands)]
+        self._writers = [n for n, t in enumerate(turns) if t.is_last]
+
+    def __call__(self, operands: Sequence[Any], ending: Ending) -> bool:
+        """Play the steps on the current stream; whether that was possible, else nothing was launched."""
+        stream = _stream(self._kind)
+        if self._failed or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._graph is None:
+                return self._record(stream, operands, ending)
+            return stream == self._stream and self._play(stream, operands, ending)
+        finally:
+            self._lock.release()
+
+    def _play(self, stream: int, operands: Sequence[Any], ending: Ending) -> bool:
+        from gett.runtime.graphs import is_capturing
+
+        handle = ctypes.c_void_p(stream)
+        if is_capturing(self._driver, handle):
+            return False
+        given, last = self._given(operands, ending), self._last
+        if given != last:
+            changed = set(self._writers) if given[self._count :] != last[self._count :] else set()
+            for i, readers in enumerate(self._readers):
+                if given[i] != last[i]:
+                    changed.update(readers)
+            self._last = ()  # until all launches have the new arguments
+            for n in changed:
+                if not self._executables[n].change(self._graph, self._numbers[n], *self._arguments(n, given)):
+                    self._failed = True
+                    return False
+            self._last = given
+        return not self._graph.play(handle)
+
+    def _given(self, operands: Sequence[Any], ending: Ending) -> tuple[Any, ...]:
+        """What may differ between calls: addresses of operands, then what the last step takes."""
+        pointer = self._kind.pointer
+        c, d, alpha, beta, extras = ending
+        read = [pointer(extras[i]) for i in self._turns[-1].extras]
+        return (*map(pointer, operands), 0 if c is None else pointer(c), pointer(d), alpha, beta, *read)
+
+    def _arguments(self, n: int, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What `GpuExecutable.record` and `change` take of a turn."""
+        turn, count = self._turns[n], self._count
+        a = given[turn.first] if turn.first < count else self._address(turn.first)
+        b = 0 if turn.second is None else given[turn.second] if turn.second < count else self._address(turn.second)
+        workspace = self._base + self._places.workspaces[n] if self._executables[n].workspace_bytes else 0
+        if not turn.is_last:
+            return (a, b, 0, self._address(turn.output)), workspace
+        c, d, alpha, beta, *extras = given[count:]
+        return (a, b, c, d), workspace, alpha, beta, extras
+
+    def _address(self, tensor: int) -> int:
+        return self._base + self._places.tensors[tensor]
+
+    def _record(self, stream: int, operands: Sequence[Any], ending: Ending) -> bool:
+        """Record the steps with the arguments of this call, and play them; never again where that fails."""
+        from gett.runtime.driver import load_driver
+        from gett.runtime.graphs import Recorder, is_capturing
+
+        driver = self._driver = load_driver()
+        if is_capturing(driver, ctypes.c_void_p(stream)):
+            return False
+        self._failed = True  # until it is done
+        self._places = places_of(self._turns, [x.workspace_bytes for x in self._executables])
+        if not self._keep(self._places.nbytes):
+            return False
+        try:
+            self._memory = self._kind.empty((max(1, self._places.nbytes),), np.dtype(np.uint8))
+            self._base = self._kind.pointer(self._memory)
+            given = self._given(operands, ending)
+            recorder = Recorder(driver)
+            try:
+                counts = (x.record(recorder, *self._arguments(n, given)) for n, x in enumerate(self._executables))
+                self._numbers = list(_ranges(counts))
+                graph = recorder.end()
+            finally:
+                recorder.close()
+        except GettError:
+            return False
+        self._graph, self._stream, self._last, self._failed = graph, stream, given, False
+        return self._play(stream, operands, ending)
+
+    def _keep(self, nbytes: int) -> bool:
+        """Count memory as kept for as long as this lives; whether there may be so much."""
+        most = self._kind.memory(self._device) // SHARE
+        with _kept_lock:
+            if nbytes > WORKSPACE_LIMIT or _kept.get(self._device, 0) + nbytes > most:
+                return False
+            _kept[self._device] = _kept.get(self._device, 0) + nbytes
+        weakref.finalize(self, _release, self._device, nbytes)
+        return True
+
+
+def _release(device: int, nbytes: int) -> None:
+    with _kept_lock:
+        _kept[device] -= nbytes
+
+
+def _ranges(counts: Iterable[int]) -> Iterator[range]:
+    """Consecutive ranges of so many numbers each."""
+    start = 0
+    for count in counts:
+        yield range(start, start + count)
+        start += count
+
+
+def _stream(kind: ArrayKind) -> int:
+    """The handle of the current stream."""
+    if isinstance(kind, CupyKind):
+        return int(kind.module.cuda.get_current_stream().ptr)
+    assert isinstance(kind, TorchKind)
+    return kind.stream()
+
+
+def replay_for(
+    kind: ArrayKind, device: int, turns: Sequence[Turn], executables: Sequence[Any], operands: int
+) -> Replay | None:
+    """What plays the steps of a plan as one; None where they are few, or more than launches of kernels."""
+    if len(turns) < LEAST_STEPS or any(turn.converted for turn in turns):
+        return None
+    if not all(hasattr(x, "record") for x in executables):
+        return None
+    return Replay(kind, device, turns, executables, operands)

@@ -1,0 +1,199 @@
+"""Steps as one launch: where intermediates lie, and which launches a call changes; the graph is a stand-in."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import random
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gett
+from gett.network.running import Ending, Turn, turns_of
+from gett.plans import replay as module
+from gett.plans.replay import Replay, places_of, replay_for
+from gett.runtime import driver, graphs
+
+DTYPE = np.dtype("float64")
+
+
+def chain(count: int, extent: int = 10) -> list[Turn]:
+    """Turns of `ab,bc,cd,..`, from left to right."""
+    turns = []
+    for n in range(count):
+        first = 0 if n == 0 else count + n
+        done = (first, n + 1)
+        last = n == count - 1
+        turns.append(Turn(first, n + 1, count + n + 1, last, (extent,), DTYPE, (), (), done))
+    return turns
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_places_of_what_lives_at_the_same_time_do_not_overlap(seed: int) -> None:
+    rng = random.Random(seed)
+    count = rng.randint(3, 12)
+    spec = ",".join(chr(97 + i) + chr(98 + i) for i in range(count)) + "->a" + chr(97 + count)
+    shapes = [(rng.randint(1, 40), rng.randint(1, 40)) for _ in range(count)]
+    shapes = [(shapes[i][0], shapes[i + 1][0] if i + 1 < count else 7) for i in range(count)]
+    plan = gett.plan(spec, *[(s, "float64") for s in shapes], optimize="greedy")
+    turns = turns_of(plan.steps, [None] * count)
+    workspaces = [rng.choice([0, 0, 1, 5000]) for _ in turns]
+    found = places_of(turns, workspaces)
+    sizes = {t.output: int(np.prod(t.shape)) * t.dtype.itemsize for t in turns}
+    live: dict[int, tuple[int, int]] = {}
+    for turn, workspace, at in zip(turns, workspaces, found.workspaces, strict=True):
+        if not turn.is_last:
+            live[turn.output] = found.tensors[turn.output], found.tensors[turn.output] + sizes[turn.output]
+        ranges = sorted([*live.values(), *([(at, at + workspace)] if workspace else [])])
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
+        assert all(end <= found.nbytes and start % module.ALIGNMENT == 0 for start, end in ranges)
+        for i in turn.done:
+            live.pop(i, None)
+    assert found.nbytes <= sum(-(-x // module.ALIGNMENT) * module.ALIGNMENT for x in [*sizes.values(), *workspaces, 1])
+
+
+class Array:
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+
+class Kind:
+    name = "CuPy"
+    launch = None
+
+    def __init__(self) -> None:
+        self.allocated: list[int] = []
+
+    def pointer(self, array: Any) -> int:
+        return array.address
+
+    def memory(self, device: int) -> int:
+        return 1 << 36
+
+    def empty(self, shape: Any, dtype: Any) -> Array:
+        self.allocated.append(shape[0])
+        return Array(0x100000)
+
+
+class Executable:
+    """Two launches."""
+
+    workspace_bytes = 100
+
+    def __init__(self, number: int) -> None:
+        self.number, self.now = number, None
+
+    def record(self, recorder: Any, *arguments: Any) -> int:
+        recorder.made += [(self.number, 0, arguments), (self.number, 1, arguments)]
+        return 2
+
+    def change(self, graph: Any, numbers: Any, *arguments: Any) -> bool:
+        graph.changed.append(self.number)
+        for n in numbers:
+            graph.made[n] = (self.number, n % 2, arguments)
+        return not graph.broken
+
+
+class Graph:
+    def __init__(self, made: list[Any]) -> None:
+        self.made, self.changed, self.broken, self.played = made, [], False, []
+
+    def play(self, stream: ctypes.c_void_p) -> int:
+        self.played.append(list(self.made))
+        return 0
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
+    state = types.SimpleNamespace(stream=7, capturing=False, graphs=[])
+
+    class Recorder:
+        def __init__(self, driver: Any) -> None:
+            self.made: list[Any] = []
+
+        def end(self) -> Graph:
+            state.graphs.append(Graph(self.made))
+            return state.graphs[-1]
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(graphs, "Recorder", Recorder)
+    monkeypatch.setattr(graphs, "is_capturing", lambda driver, stream: state.capturing)
+    monkeypatch.setattr(driver, "load_driver", lambda: None)
+    monkeypatch.setattr(module, "_stream", lambda kind: state.stream)
+    monkeypatch.setattr(module, "_kept", {})
+    return state
+
+
+def call(replay: Replay, addresses: list[int], d: int = 0xD000, alpha: complex = 1) -> bool:
+    return replay([Array(x) for x in addresses], Ending(None, Array(d), alpha, 0))
+
+
+def test_only_launches_whose_arguments_differ_are_changed(gpu: Any) -> None:
+    turns, kind = chain(3), Kind()
+    replay = Replay(kind, 0, turns, [Executable(n) for n in range(3)], 4)
+    assert call(replay, [1, 2, 3, 4])
+    (graph,) = gpu.graphs
+    assert len(graph.made) == 6
+    assert not graph.changed
+    assert call(replay, [1, 2, 3, 4])
+    assert not graph.changed
+    assert call(replay, [1, 2, 30, 4])
+    assert sorted(graph.changed) == [1]
+    assert call(replay, [1, 2, 30, 4], d=0xE000)
+    assert sorted(graph.changed) == [1, 2]
+    assert call(replay, [9, 2, 30, 4], d=0xE000, alpha=2)
+    assert sorted(graph.changed) == [0, 1, 2, 2]
+    (addresses, workspace), (_, _, last) = graph.played[-1][0][2], graph.played[-1][-1]
+    assert addresses[:2] == (9, 2)
+    assert workspace >= 0x100000
+    assert last[0][3] == 0xE000
+    assert last[2] == 2
+    assert len(kind.allocated) == 1
+
+
+def test_intermediates_are_read_where_they_were_written(gpu: Any) -> None:
+    replay = Replay(Kind(), 0, chain(4), [Executable(n) for n in range(4)], 5)
+    assert call(replay, [1, 2, 3, 4, 5])
+    made = gpu.graphs[0].made
+    for n in range(3):
+        assert made[2 * n][2][0][3] == made[2 * n + 2][2][0][0]
+
+
+def test_steps_are_launched_one_by_one_where_a_graph_may_not_be(gpu: Any) -> None:
+    replay = Replay(Kind(), 0, chain(3), [Executable(n) for n in range(3)], 4)
+    gpu.capturing = True
+    assert not call(replay, [1, 2, 3, 4])
+    gpu.capturing = False
+    assert call(replay, [1, 2, 3, 4])
+    gpu.stream = 8
+    assert not call(replay, [1, 2, 3, 4])
+    gpu.stream = 7
+    gpu.capturing = True
+    assert not call(replay, [1, 2, 3, 4])
+    gpu.capturing = False
+    with replay._lock:
+        assert not call(replay, [1, 2, 3, 4])
+    gpu.graphs[0].broken = True
+    assert not call(replay, [1, 2, 9, 4])
+    gpu.graphs[0].broken = False
+    assert not call(replay, [1, 2, 9, 4])
+
+
+def test_all_plans_together_keep_a_share_of_the_memory(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Kind, "memory", lambda self, device: module.SHARE * 3100)
+    made = [Replay(Kind(), 0, chain(3), [Executable(n) for n in range(3)], 4) for _ in range(3)]
+    assert [call(x, [1, 2, 3, 4]) for x in made] == [True, True, False]
+    kept = dict(module._kept)
+    del made[0]
+    assert module._kept[0] == kept[0] // 2
+
+
+def test_few_steps_and_other_executables_have_no_graph() -> None:
+    assert replay_for(Kind(), 0, chain(2), [Executable(0)] * 2, 3) is None
+    assert replay_for(Kind(), 0, chain(3), [object()] * 3, 4) is None
+    assert replay_for(Kind(), 0, chain(3), [Executable(0)] * 3, 4) is not None
