@@ -28,6 +28,7 @@ ALIGNMENT = 512  # bytes, of what lies in a plan's own memory, as CuPy's pool ha
 
 _kept: dict[int, int] = {}
 _kept_lock = threading.Lock()
+_now = threading.local()  # `arena`: where this thread records
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,50 @@ def places_of(turns: Sequence[Turn], workspaces: Sequence[int]) -> Places:
     return Places(tensors, tuple(found), most)
 
 
+class Arena:
+    """Memory that plans share which run one after the other, as those of slices do, for as long as this lives.
+
+    Within it, plans record and play on this memory alone, the second time that one of them runs. `with Arena(False)`
+    they launch their steps one by one.
+    """
+
+    def __init__(self, records: bool = True) -> None:
+        """Without memory as yet."""
+        self._records, self._memory, self._nbytes = records, None, 0
+        self._seen: set[int] = set()
+        self._users: list[Replay] = []
+        self._before: list[Arena | None] = []
+
+    def __enter__(self) -> Arena:
+        self._before.append(getattr(_now, "arena", None))
+        _now.arena = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _now.arena = self._before.pop()
+
+    def __del__(self) -> None:
+        self._drop()
+
+    def memory_for(self, replay: Replay, nbytes: int) -> Any:
+        """The memory for the launches of a plan; None where they are made one by one."""
+        if not self._records or (self._memory is None and id(replay) not in self._seen):
+            self._seen.add(id(replay))
+            return None
+        if self._memory is None:
+            self._memory, self._nbytes = replay.allocate(nbytes), nbytes
+        elif nbytes > self._nbytes:
+            self._drop()  # its place is for what is launched one by one
+            return None
+        self._users.append(replay)
+        return self._memory
+
+    def _drop(self) -> None:
+        users, self._users, self._memory = self._users, [], None
+        for replay in users:
+            replay.forget()
+
+
 class Replay:
     """The steps of a plan on one device, of arrays of one library."""
 
@@ -97,10 +142,12 @@ class Replay:
         self._executables = executables
         self._lock = threading.Lock()
         self._graph: Any = None
+        self._arena: Any = None
         self._failed = False
         self._stream = -1
         self._last: tuple[Any, ...] = ()
         self._numbers: list[range] = []  # of each turn's launches
+        self._memory: Any = None
         # Turns that read each operand, and those that write the result.
         self._readers = [[n for n, t in enumerate(turns) if i in (t.first, t.second)] for i in range(operands)]
         self._writers = [n for n, t in enumerate(turns) if t.is_last]
@@ -111,11 +158,24 @@ class Replay:
         if self._failed or not self._lock.acquire(blocking=False):
             return False
         try:
+            arena = getattr(_now, "arena", None)
             if self._graph is None:
-                return self._record(stream, operands, ending)
-            return stream == self._stream and self._play(stream, operands, ending)
+                return self._record(stream, operands, ending, arena)
+            if stream != self._stream or (None if self._arena is None else self._arena()) is not arena:
+                return False
+            return self._play(stream, operands, ending)
         finally:
             self._lock.release()
+
+    def allocate(self, nbytes: int) -> Any:
+        """Memory of the arrays' own library, on the current stream."""
+        return self._kind.empty((max(1, nbytes),), np.dtype(np.uint8))
+
+    def forget(self) -> None:
+        """Drop the graph: its memory goes."""
+        with self._lock:
+            self._graph = self._memory = self._arena = None
+            self._last = ()
 
     def _play(self, stream: int, operands: Sequence[Any], ending: Ending) -> bool:
         from gett.runtime.graphs import is_capturing
@@ -158,7 +218,7 @@ class Replay:
     def _address(self, tensor: int) -> int:
         return self._base + self._places.tensors[tensor]
 
-    def _record(self, stream: int, operands: Sequence[Any], ending: Ending) -> bool:
+    def _record(self, stream: int, operands: Sequence[Any], ending: Ending, arena: Arena | None) -> bool:
         """Record the steps with the arguments of this call, and play them; never again where that fails."""
         from gett.runtime.driver import load_driver
         from gett.runtime.graphs import Recorder, is_capturing
@@ -166,13 +226,20 @@ class Replay:
         driver = self._driver = load_driver()
         if is_capturing(driver, ctypes.c_void_p(stream)):
             return False
-        self._failed = True  # until it is done
         self._places = places_of(self._turns, [x.workspace_bytes for x in self._executables])
-        if not self._keep(self._places.nbytes):
+        nbytes = self._places.nbytes
+        if nbytes > WORKSPACE_LIMIT:
             return False
+        self._failed = True  # until it is done
         try:
-            self._memory = self._kind.empty((max(1, self._places.nbytes),), np.dtype(np.uint8))
-            self._base = self._kind.pointer(self._memory)
+            if arena is not None:
+                memory = arena.memory_for(self, nbytes)
+                self._failed = memory is not None
+            else:
+                memory = self.allocate(nbytes) if self._keep(nbytes) else None
+            if memory is None:
+                return False
+            self._memory, self._base = memory, self._kind.pointer(memory)
             given = self._given(operands, ending)
             recorder = Recorder(driver)
             try:
@@ -183,6 +250,7 @@ class Replay:
                 recorder.close()
         except GettError:
             return False
+        self._arena = None if arena is None else weakref.ref(arena)
         self._graph, self._stream, self._last, self._failed = graph, stream, given, False
         return self._play(stream, operands, ending)
 
@@ -190,7 +258,7 @@ class Replay:
         """Count memory as kept for as long as this lives; whether there may be so much."""
         most = self._kind.memory(self._device) // SHARE
         with _kept_lock:
-            if nbytes > WORKSPACE_LIMIT or _kept.get(self._device, 0) + nbytes > most:
+            if _kept.get(self._device, 0) + nbytes > most:
                 return False
             _kept[self._device] = _kept.get(self._device, 0) + nbytes
         weakref.finalize(self, _release, self._device, nbytes)
@@ -199,7 +267,7 @@ class Replay:
 
 def _release(device: int, nbytes: int) -> None:
     with _kept_lock:
-        _kept[device] -= nbytes
+        _kept[device] = max(0, _kept.get(device, 0) - nbytes)
 
 
 def _ranges(counts: Iterable[int]) -> Iterator[range]:

@@ -19,6 +19,7 @@ from gett.network.path import path_of
 from gett.network.request import PlanRequest
 from gett.network.slicing import Network, Slicing, once
 from gett.plans.contraction_plan import ContractionPlan
+from gett.plans.replay import Arena
 from gett.slices.views import Place, SliceGrid, part_spec, sliced_axes, view
 
 
@@ -101,7 +102,8 @@ class SliceWork:
 
     def keep(self, kind: ArrayKind, device: int, operands: Sequence[Any]) -> list[Any]:
         """What all slices read: results of what runs once."""
-        kept = [x.plan.run(kind, device, [operands[i] for i in x.places]) for x in self.once]
+        with Arena(records=False):  # what they would keep lies beside the slices
+            kept = [x.plan.run(kind, device, [operands[i] for i in x.places]) for x in self.once]
         return [np.asarray(x) if kind is NUMPY else x for x in kept]  # of rank 0 a plan gives a scalar
 
     def reading(self, kind: ArrayKind, device: int, operands: Sequence[Any]) -> SliceRun:
@@ -144,6 +146,7 @@ class SliceRun:
         """
         self._work, self._kind, self._device = work, kind, device
         self._kept, self._views, self._dense = kept, views, dense
+        self._arena = Arena()
 
     def sum(self, outer: Place, numbers: Iterable[int], sums: Any, *, adds: bool = False, factor: Any = 1) -> None:
         """Write the sum of some slices of a part of the result, one after the other.
@@ -165,7 +168,8 @@ class SliceRun:
         lengths = {m: x.stop - x.start for m, x in place.items()}
         plan = self._work.part(lengths, self._kind.describe(sums), add=adds, dense=self._dense)
         operands = [*self._views(place), *self._kept]
-        plan.run(self._kind, self._device, operands, sums if adds else None, sums, 1, factor if adds else 0)
+        with self._arena:
+            plan.run(self._kind, self._device, operands, sums if adds else None, sums, 1, factor if adds else 0)
 
 
 def _divided(

@@ -197,3 +197,33 @@ def test_few_steps_and_other_executables_have_no_graph() -> None:
     assert replay_for(Kind(), 0, chain(2), [Executable(0)] * 2, 3) is None
     assert replay_for(Kind(), 0, chain(3), [object()] * 3, 4) is None
     assert replay_for(Kind(), 0, chain(3), [Executable(0)] * 3, 4) is not None
+
+
+def test_plans_of_slices_share_memory_while_they_run(gpu: Any) -> None:
+    kind = Kind()
+    made = [Replay(kind, 0, chain(n), [Executable(i) for i in range(n)], n + 1) for n in (4, 3)]
+    for _ in range(2):
+        arena = module.Arena()
+        with arena:
+            assert not call(made[0], [1, 2, 3, 4, 5])  # it may run once only
+            assert call(made[0], [1, 2, 3, 4, 5])
+            assert call(made[1], [1, 2, 3, 4])  # there is memory already
+            assert call(made[1], [1, 2, 3, 9])
+        assert not call(made[0], [1, 2, 3, 4, 5])  # outside, it would use what others write
+        del arena
+    assert len(kind.allocated) == 2
+    assert not module._kept
+    assert call(made[0], [1, 2, 3, 4, 5])
+    assert module._kept[0] > 0
+
+
+def test_an_arena_makes_room_for_what_is_larger(gpu: Any) -> None:
+    kind = Kind()
+    small, large = (Replay(kind, 0, chain(3, n), [Executable(i) for i in range(3)], 4) for n in (10, 1000))
+    with module.Arena():
+        assert [call(small, [1, 2, 3, 4]) for _ in range(2)] == [False, True]
+        assert not call(large, [1, 2, 3, 4])
+        assert small._graph is None
+        assert [call(large, [1, 2, 3, 4]) for _ in range(2)] == [False, True] or call(large, [1, 2, 3, 4])
+    with module.Arena(records=False):
+        assert not any(call(small, [1, 2, 3, 4]) for _ in range(3))
