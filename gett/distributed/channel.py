@@ -150,7 +150,7 @@ class Channel:
         """The array that a rank sends next."""
         array = _empty(self.receive(rank))
         for piece in _pieces(array):
-            self._wait(self._transport.take_bytes(piece, rank), [rank], 0)
+            self._wait(self._transport.take_bytes(piece, rank), [rank], self._transport.pause)
         return array
 
     def broadcast(self, arrays: list[Any] | None) -> list[Any]:
@@ -163,7 +163,7 @@ class Channel:
             arrays = list(map(_empty, self.receive(0)))
         for array in arrays:
             for piece in _pieces(array):
-                self._wait(self._transport.broadcast(piece), self.others, 0)
+                self._wait(self._transport.broadcast(piece), self.others, self._transport.pause)
         return arrays
 
 

@@ -16,6 +16,8 @@ from gett.distributed.transport import ARRAY
 class MpiTransport:
     """The ranks of a communicator; `Transport` says what the methods do."""
 
+    pause = 0.0
+
     def __init__(self, comm: Any) -> None:
         """Made by all ranks together, of mpi4py's communicator."""
         from mpi4py import MPI

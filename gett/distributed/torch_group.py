@@ -38,6 +38,8 @@ def is_group(comm: Any) -> bool:
 class TorchTransport:
     """The ranks of a process group; `Transport` says what the methods do."""
 
+    pause = 2e-4  # threads of gloo move bytes, and need the core
+
     def __init__(self, group: Any) -> None:
         """Made by all ranks together, of a process group.
 

@@ -17,10 +17,12 @@ class Transport(Protocol):
     Attributes:
         rank: This rank.
         size: How many ranks there are.
+        pause: Seconds to wait before it is asked again whether bytes have come: 0 if they move only while one asks.
     """
 
     rank: int
     size: int
+    pause: float
 
     def joined(self) -> bool:
         """Whether all ranks are in this call; before that nothing may be sent."""
