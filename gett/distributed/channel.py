@@ -1,7 +1,7 @@
-"""`Channel`: what ranks of an MPI communicator tell each other, with an end to every wait.
+"""`Channel`: what ranks tell each other, with an end to every wait.
 
 Owns messages, signs of life and failures: no wait is longer than its limit, and an error of one rank is one of all.
-Knows neither plans nor slices.
+Knows neither plans nor slices, nor the library by which messages travel.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from gett.distributed.transport import ALIVE, FAILURE, VALUE, Transport
 from gett.errors import DistributedError
 
-_FAILURE, _ALIVE, _VALUE, _ARRAY = range(4)  # tags
 _PIECE = 1 << 30  # bytes of an array in one message: counts of some MPI libraries have 31 bits
 _POLL_S = 2e-4
 _ALIVE_S = 1.0
@@ -23,34 +23,29 @@ _LAST_WORDS_S = 2.0  # in which an error is told to the others
 
 
 class Channel:
-    """The ranks of a communicator, with messages of their own.
+    """The ranks of a call, with messages of their own.
 
     Attributes:
         rank: This rank.
         size: How many ranks there are.
     """
 
-    def __init__(self, comm: Any, timeout: float | None) -> None:
+    def __init__(self, transport: Transport, timeout: float | None) -> None:
         """Made by all ranks together.
 
         Args:
-            comm: mpi4py's communicator.
+            transport: By which messages travel.
             timeout: Most seconds without a sign of a rank that is waited for; None for no limit.
 
         Raises:
             DistributedError: A rank did not come.
         """
-        from mpi4py import MPI
-
-        self._mpi, self._timeout = MPI, timeout
-        self.rank, self.size = comm.Get_rank(), comm.Get_size()
-        self._sent: list[Any] = []
+        self._transport, self._timeout = transport, timeout
+        self.rank, self.size = transport.rank, transport.size
         self._seen: dict[int, float] = {}
-        self._told, self._over = 0.0, False
-        self._own: Any = None
-        own, request = comm.Idup()
-        self._wait(request.Test, range(self.size))
-        self._own = own
+        self._told, self._over, self._joined = 0.0, False, False
+        self._wait(transport.joined, range(self.size))
+        self._joined = True
 
     @property
     def others(self) -> list[int]:
@@ -63,18 +58,15 @@ class Channel:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Wait until what this rank has sent is taken; an error is told to all instead."""
         if error is None:
-            self._wait(self._all_sent, self.others)
-            self._own.Free()
+            self._wait(self._transport.leaving, self.others)
+            self._transport.free()
         elif not self._over:  # else all were told by the rank that failed first
             text = f"rank {self.rank}: {type(error).__name__}: {error}"
-            self._sent += [self._own.isend(text, other, _FAILURE) for other in self.others]
+            for other in self.others:
+                self._transport.send(FAILURE, text, other)
             end = time.monotonic() + _LAST_WORDS_S
-            while not self._all_sent() and time.monotonic() < end:
+            while not self._transport.taken() and time.monotonic() < end:
                 time.sleep(_POLL_S)
-
-    def _all_sent(self) -> bool:
-        self._sent = [x for x in self._sent if not x.Test()]
-        return not self._sent
 
     def alive(self) -> None:
         """Give the others a sign, at most once a second, and end here if one has failed.
@@ -82,18 +74,23 @@ class Channel:
         Raises:
             DistributedError: Another rank failed; the text is its error.
         """
-        status = self._mpi.Status()
-        while self._own.iprobe(self._mpi.ANY_SOURCE, _ALIVE, status):
-            self._own.recv(source=status.Get_source(), tag=_ALIVE)
-            self._seen[status.Get_source()] = time.monotonic()
-        if self._own.iprobe(self._mpi.ANY_SOURCE, _FAILURE, status):
+        while (rank := self._transport.probe(ALIVE)) is not None:
+            self._transport.receive(ALIVE, rank)
+            self._seen[rank] = time.monotonic()
+        if (rank := self._transport.probe(FAILURE)) is not None:
             self._over = True
-            raise DistributedError(self._own.recv(source=status.Get_source(), tag=_FAILURE))
+            raise DistributedError(self._transport.receive(FAILURE, rank))
+        self._check_lost()
         now = time.monotonic()
         if now - self._told > _ALIVE_S:
             self._told = now
-            self._all_sent()
-            self._sent += [self._own.isend(None, other, _ALIVE) for other in self.others]
+            self._transport.taken()
+            for other in self.others:
+                self._transport.send(ALIVE, None, other)
+
+    def _check_lost(self) -> None:
+        for rank, text in self._transport.lost().items():
+            raise DistributedError(f"rank {rank} has ended: {text}")
 
     def _wait(self, done: Callable[[], Any], ranks: Iterable[int], pause: float = _POLL_S) -> None:
         """Wait until something is done, asking again after a pause: messages move on while somebody asks.
@@ -103,8 +100,10 @@ class Channel:
         """
         began = time.monotonic()
         while not done():
-            if self._own is not None:
+            if self._joined:
                 self.alive()
+            else:
+                self._check_lost()
             now = time.monotonic()
             silent = {r: now - max(began, self._seen.get(r, 0.0)) for r in ranks if r != self.rank}
             late = [r for r, seconds in silent.items() if self._timeout is not None and seconds > self._timeout]
@@ -118,33 +117,40 @@ class Channel:
 
     def send(self, value: Any, rank: int) -> None:
         """Send anything small."""
-        self._sent.append(self._own.isend(value, rank, _VALUE))
+        self._transport.send(VALUE, value, rank)
 
     def receive(self, rank: int) -> Any:
         """What a rank sends next."""
-        self._wait(lambda: self._own.iprobe(rank, _VALUE), [rank])
-        return self._own.recv(source=rank, tag=_VALUE)
+        self._wait(lambda: self._transport.probe(VALUE, rank) is not None, [rank])
+        return self._transport.receive(VALUE, rank)
 
     def sender(self, ranks: Iterable[int]) -> int:
         """A rank of which something can be received; waits for signs of all of some ranks."""
-        status = self._mpi.Status()
-        self._wait(lambda: self._own.iprobe(self._mpi.ANY_SOURCE, _VALUE, status), list(ranks))
-        return int(status.Get_source())
+        found: list[int] = []
+
+        def come() -> bool:
+            rank = self._transport.probe(VALUE)
+            found.extend([] if rank is None else [rank])
+            return bool(found)
+
+        self._wait(come, list(ranks))
+        return found[0]
 
     def has_news(self) -> bool:
         """Whether something can be received now."""
-        return bool(self._own.iprobe(self._mpi.ANY_SOURCE, _VALUE))
+        return self._transport.probe(VALUE) is not None
 
     def send_array(self, array: Any, rank: int) -> None:
         """Send a dense array, which must stay as it is."""
         self.send(_head(array), rank)
-        self._sent += [self._own.Isend([x, self._mpi.BYTE], rank, _ARRAY) for x in _pieces(array)]
+        for piece in _pieces(array):
+            self._transport.send_bytes(piece, rank)
 
     def receive_array(self, rank: int) -> Any:
         """The array that a rank sends next."""
         array = _empty(self.receive(rank))
         for piece in _pieces(array):
-            self._wait(self._own.Irecv([piece, self._mpi.BYTE], rank, _ARRAY).Test, [rank], 0)
+            self._wait(self._transport.take_bytes(piece, rank), [rank], self._transport.pause)
         return array
 
     def broadcast(self, arrays: list[Any] | None) -> list[Any]:
@@ -157,7 +163,7 @@ class Channel:
             arrays = list(map(_empty, self.receive(0)))
         for array in arrays:
             for piece in _pieces(array):
-                self._wait(self._own.Ibcast([piece, self._mpi.BYTE], 0).Test, self.others, 0)
+                self._wait(self._transport.broadcast(piece), self.others, self._transport.pause)
         return arrays
 
 

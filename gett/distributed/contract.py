@@ -13,6 +13,8 @@ from gett.api.plan import plan
 from gett.distributed.executors import count_workers, over_executor
 from gett.distributed.reports import Report
 from gett.distributed.saved import Saved
+from gett.distributed.torch_group import TorchTransport, is_group
+from gett.distributed.transport import Transport
 from gett.errors import OptionError
 from gett.plans.contraction_plan import ContractionPlan
 from gett.slices.distributed_plan import Engine, distribute
@@ -34,7 +36,7 @@ def contract(
     report: Report | None = None,
     **options: Any,
 ) -> Any:
-    """Compute a contraction slice by slice, over the workers of an executor or the ranks of an MPI communicator.
+    """Compute a contraction slice by slice, over the workers of an executor or the ranks of MPI or PyTorch.
 
     A sliced contraction is a sum of smaller ones. Each worker gets the plan and the operands once, keeps the results of
     steps that all slices share, and sums slices. Partial sums are added in an order that depends on the slices alone:
@@ -46,7 +48,8 @@ def contract(
         arrays: The operands. With `comm` other ranks than 0 may give None: they get those of rank 0. Ranks that give
             arrays must all give the same.
         executor: A `concurrent.futures` executor (of processes, threads, loky, mpi4py.futures) or a Dask client.
-        comm: An mpi4py communicator; all its ranks call this function.
+        comm: An mpi4py communicator, or a process group of `torch.distributed` with gloo for the CPU, such as
+            `torch.distributed.group.WORLD`; all its ranks call this function.
         root: The rank that gets the result, others get None. By default all get it. With `comm` only.
         slices: The least number of slices. By default a plan without slices is cut in at least as many as there are
             workers; then the number of workers decides about bits too.
@@ -96,12 +99,10 @@ def contract(
             raise OptionError("arrays is None, which only ranks other than 0 of a comm= may give")
         engine = over_executor(executor, timeout=timeout, saved=saved, report=report, devices=devices)
         return compute(engine, count_workers(executor))
-    if not callable(getattr(comm, "Idup", None)):
-        raise OptionError(f"comm={comm!r} is no communicator of mpi4py")
     from gett.distributed.channel import Channel
     from gett.distributed.ranks import follow, over_ranks, share_result, take_result
 
-    with Channel(comm, timeout) as channel:
+    with Channel(transport_of(comm), timeout) as channel:
         if root is not None and not 0 <= root < channel.size:
             raise OptionError(f"root={root!r}; the communicator has ranks 0 to {channel.size - 1}")
         if channel.rank:
@@ -111,6 +112,21 @@ def contract(
         result = compute(over_ranks(channel, saved=saved, report=report, devices=devices), channel.size)
         share_result(channel, result, root)
         return result if root in (None, 0) else None
+
+
+def transport_of(comm: Any) -> Transport:
+    """How messages travel between the ranks of a communicator or a process group.
+
+    Raises:
+        OptionError: It is neither, or none that can be used.
+    """
+    if callable(getattr(comm, "Idup", None)):
+        from gett.distributed.mpi import MpiTransport
+
+        return MpiTransport(comm)
+    if is_group(comm):
+        return TorchTransport(comm)
+    raise OptionError(f"comm={comm!r} is no communicator of mpi4py and no process group of torch.distributed")
 
 
 def plan_of(contraction: Any, arrays: Sequence[Any]) -> ContractionPlan:

@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from gett.arrays.kinds import CPU
 from gett.errors import DeviceError
 
-_LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+# The first is torchrun's, which Slurm may start once for all processes of a host.
+_LOCAL_RANKS = (
+    "LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "SLURM_LOCALID",
+)
 
 
 def local_number() -> int:

@@ -1,4 +1,4 @@
-"""Sums of slices by the ranks of an MPI communicator: rank 0 plans and gives out, the others follow.
+"""Sums of slices by the ranks of a communicator or a process group: rank 0 plans and gives out, the others follow.
 
 Owns what ranks tell each other and in which order. How messages travel is `gett.distributed.channel`'s.
 """
@@ -52,6 +52,13 @@ class _Sum:
     worker: str
     slices: int
     node: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """The result follows, as an array; if rank 0 has a tensor of PyTorch, the name of that one's dtype."""
+
+    tensor: str | None
 
 
 def over_ranks(channel: Channel, *, saved: Saved | None, report: Report, devices: Sequence[int] | None) -> Engine:
@@ -183,27 +190,38 @@ def _on_host(array: Any, name: str) -> Any:
     """An array of any library as it travels."""
     torch = torch_library()
     if torch is not None and isinstance(array, torch.tensor):
-        return torch.to_host(array)
+        # bfloat16 of the CPU is computed in float32, and NumPy has no type for it.
+        return torch.to_host(array.float() if array.dtype == torch.module.bfloat16 and not array.is_cuda else array)
     kind, _, (found,) = gather([array], [name])
     return kind.to_host(found)
+
+
+def _tensor_type(array: Any) -> str | None:
+    torch = torch_library()
+    return str(array.dtype).removeprefix("torch.") if torch is not None and isinstance(array, torch.tensor) else None
 
 
 def share_result(channel: Channel, result: Any, root: int | None) -> None:
     """Give the result of rank 0 to the ranks that get one."""
     wanted = [r for r in channel.others if root is None or r == root]
     if wanted:
-        host = _on_host(result, "the result")
+        host, tensor = _on_host(result, "the result"), _tensor_type(result)
     for rank in channel.others:
-        channel.send(rank in wanted, rank)
+        channel.send(_Result(tensor) if rank in wanted else None, rank)
         if rank in wanted:
             channel.send_array(host, rank)
 
 
 def take_result(channel: Channel, worker: Worker, out: Any) -> Any:
     """What another rank than 0 gets in the end: the result, or None."""
-    if not channel.receive(0):
+    result: _Result | None = channel.receive(0)
+    if result is None:
         return None
     found = worker.from_host(channel.receive_array(0))
+    if result.tensor is not None and isinstance(found, np.ndarray) and not isinstance(out, np.ndarray):
+        import torch
+
+        found = torch.from_numpy(found).to(getattr(torch, result.tensor))
     if out is None:
         return found[()] if found.ndim == 0 and isinstance(found, np.ndarray) else found
     out[...] = found

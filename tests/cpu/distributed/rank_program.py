@@ -1,4 +1,7 @@
-"""A program of several ranks, which writes what each saw: mpiexec -n 4 python rank_program.py CASE FOLDER [RESUME]."""
+"""A program of several ranks, which writes what each saw: mpiexec -n 4 python rank_program.py CASE FOLDER [RESUME].
+
+With the variables of torchrun in its environment, it runs over PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
-from mpi4py import MPI
+from communicators import world
 from problems import operands, plan
 
 import gett
 from gett.slices.recipe import Worker
 
-comm = MPI.COMM_WORLD
-rank, (case, folder, *resume) = comm.rank, sys.argv[1:]
+comm, rank, size = world()
+case, folder, *resume = sys.argv[1:]
 arrays = operands(7, exact=case == "exact")
 made = plan(arrays)
-first, last = rank == 0, rank == comm.size - 1
+first, last = rank == 0, rank == size - 1
 summed, tasks = Worker.sum, [0]
 
 
@@ -47,7 +50,7 @@ if case == "out":
 
     channel._PIECE = 1000  # bytes of a message: arrays go in several
 given = None if case == "given" and not first else arrays
-options = {"root": comm.size - 1} if case == "root" else {}
+options = {"root": size - 1} if case == "root" else {}
 if resume:
     options["resume"] = resume[0]
 if case == "differ" and last:

@@ -80,7 +80,13 @@ INSIDE = {
         "paths",
         "autotune expression launching",
     ],
-    "gett.distributed": ["channel places reports saved", "executors", "ranks", "contract"],
+    "gett.distributed": [
+        "transport",
+        "channel mpi places reports saved torch_frames",
+        "executors torch_group",
+        "ranks",
+        "contract",
+    ],
     "gett.jax": ["primitive", "running", "functions"],
 }
 # The same for folders of a package, and modules beside them.
