@@ -82,7 +82,7 @@ def test_a_search_leaves_the_generator_of_numbers_alone():
 def test_a_path_is_the_same_on_every_run():
     """Sets of strings have another order in each process."""
     program = (
-        "import gett\nfrom test_search import lattice\nimport opt_einsum\nterms, extents = lattice(6, 8)\n"
+        "import gett\nfrom test_path_search import lattice\nimport opt_einsum\nterms, extents = lattice(6, 8)\n"
         "spec = ','.join(''.join(map(opt_einsum.get_symbol, t)) for t in terms) + '->'\n"
         "print(gett.plan(spec, *[((8,) * len(t), 'float64') for t in terms]).path)"
     )
