@@ -179,8 +179,11 @@ class BoundSteps:
     def _replayed(
         self, kind: ArrayKind, device: int, executables: tuple[Executable, ...], operands: Sequence[Any], ending: Ending
     ) -> bool:
-        """Run the steps as one launch, from the second call on; whether that was possible."""
-        if device == CPU:
+        """Run the steps as one launch, from the second call on; whether that was possible.
+
+        A plan with a limit of memory keeps none between calls.
+        """
+        if device == CPU or self._request.memory_limit is not None:
             return False
         key = device, kind.name
         if key not in self._replays:
