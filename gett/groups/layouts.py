@@ -137,7 +137,7 @@ def make_layout(spec: Spec, a: TensorSpec, b: TensorSpec, d: TensorSpec | None, 
     arithmetic = arithmetic_of(a, b, d, precision)
     if d is None:
         shape = tuple(extents[m] for m in subscripts.output)
-        d = TensorSpec(shape, dense_strides(shape, arithmetic.dtype.itemsize), arithmetic.dtype)
+        d = plain(TensorSpec(shape, dense_strides(shape, arithmetic.dtype.itemsize), arithmetic.dtype))
     first, second = (
         address(modes, x, extents, x.conj and x.dtype.kind == "c")
         for modes, x in zip(subscripts.inputs, (a, b), strict=True)
@@ -183,6 +183,13 @@ def arithmetic_of(a: TensorSpec, b: TensorSpec, d: TensorSpec | None, precision:
 def whole_strides(tensors: Sequence[TensorSpec]) -> bool:
     """Whether strides are multiples of elements."""
     return all(s % x.dtype.itemsize == 0 for x in tensors for s in x.strides)
+
+
+def plain(spec: TensorSpec) -> TensorSpec:
+    """A description that depends neither on the address nor on strides along which there are no neighbours."""
+    empty = 0 in spec.shape
+    strides = tuple(0 if empty or e == 1 else s for e, s in zip(spec.shape, spec.strides, strict=True))
+    return TensorSpec(spec.shape, strides, spec.dtype, ALIGNMENT_LIMIT, spec.conj)
 
 
 def check_pair(spec: Spec) -> None:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from gett.arrays.kinds import CPU, NUMPY, ArrayKind, cupy_kind
 from gett.arrays.torch import TorchLibrary, torch_library
 from gett.errors import GettError, OptionError
-from gett.groups.layouts import Asked, Layout, make_layout
+from gett.groups.layouts import Asked, Layout, make_layout, plain
 from gett.ir.subscripts import Spec
-from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, is_numpy_only
+from gett.ir.tensors import is_numpy_only
 from gett.plans.checks import check_out
 
 Problem = tuple[Spec, Any, Any]
@@ -112,18 +112,13 @@ def read(problems: Sequence[Problem], outs: Sequence[Any] | None, precision: Ask
         number = layouts.get(key)
         if number is None:
             with of_problem(i):
-                given = None if outs is None else _aligned(check_out(outs[i], kind, device))
-                made.append(make_layout(spec, _aligned(kind.describe(a)), _aligned(kind.describe(b)), given, precision))
+                given = None if outs is None else plain(check_out(outs[i], kind, device))
+                made.append(make_layout(spec, plain(kind.describe(a)), plain(kind.describe(b)), given, precision))
             number = layouts[key] = len(layouts)
         numbers.append(number)
     table = np.array(addresses, np.uint64)
     d = table[2 * count :] if outs is not None else np.zeros(count, np.uint64)
     return Reading(kind, device, made, np.array(numbers, np.int64), table[: 2 * count : 2], table[1 : 2 * count : 2], d)
-
-
-def _aligned(spec: TensorSpec) -> TensorSpec:
-    """A description that does not depend on the address."""
-    return TensorSpec(spec.shape, spec.strides, spec.dtype, ALIGNMENT_LIMIT, spec.conj)
 
 
 def _kind(arrays: Sequence[Any]) -> tuple[ArrayKind, int] | None:
