@@ -18,6 +18,7 @@ from benchmarks import (
     first_calls,
     gpus,
     gradients,
+    grouped,
     jax_speed,
     known_schedules,
     overhead,
@@ -137,6 +138,9 @@ def parser() -> argparse.ArgumentParser:
     gradient = commands.add_parser("gradients", help="forward and backward in PyTorch, beside torch.einsum")
     gradient.add_argument("--json", metavar="FILE", help="write every figure there")
     gradient.add_argument("--cpu", action="store_true", help="run on the CPU even where there is a GPU")
+    many = commands.add_parser("grouped", help="many contractions in one launch, beside loops and torch._grouped_mm")
+    many.add_argument("--json", metavar="FILE", help="write every figure there")
+    many.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
     several = commands.add_parser("gpus", help="several GPUs beside one, limits of memory, ranks of MPI")
     several.add_argument("--devices", type=device_numbers, help="numbers of GPUs, comma-separated (all)")
     several.add_argument("--json", metavar="FILE", help="write every figure there")
@@ -221,6 +225,8 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
             top.error(str(error))
     if options.command == "epilogue":
         return epilogue.main(on_gpu=on_gpu, json_path=options.json)
+    if options.command == "grouped":
+        return grouped.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "gradients":
         return gradients.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "gpus":
