@@ -15,7 +15,7 @@ from gett.codegen.params import cpp_type
 from gett.codegen.records import Kernel, KernelSource, Launch
 from gett.codegen.traits import struct
 from gett.hw.dtypes import data_type
-from gett.schedule.spec.grouped import GroupedLoad, GroupedSchedule
+from gett.schedule.spec.grouped import GroupedLoad, GroupedSchedule, GroupedTile
 
 GROUPS = "lmnk"
 """The groups of modes, in the order of the kernels."""
@@ -96,7 +96,7 @@ def render_grouped(schedule: GroupedSchedule) -> KernelSource:
         + struct("MainloopTraits", constants, "TileShape", more)
         + f"\ntypedef gett::{problems}<MainloopTraits> Problems;\n"
         f"typedef gett::GroupedGemm<MainloopTraits, gett::{mma}<MainloopTraits>, Problems> Kernel;\n\n"
-        + entry(ENTRY, "Kernel::run", "Kernel::kThreads GETT_MIN_BLOCKS")
+        + entry(ENTRY, "Kernel::run", f"Kernel::kThreads {_resident(tile)}")
     )  # fmt: skip
     return KernelSource(text, (ENTRY,))
 
@@ -128,6 +128,11 @@ def _kernel(
     block = (schedule.tile.threads, 1, 1)
     launch = Launch(ENTRY, (tiles, 1, 1), block, smem_bytes(schedule), params, slots)
     return Kernel(source, schedule.arch, (launch,))
+
+
+def _resident(tile: GroupedTile) -> str:
+    """What launch bounds say of resident blocks; the compiler chooses where one is enough."""
+    return "GETT_MIN_BLOCKS" if tile.resident == 1 else f"GETT_MIN_BLOCKS_OF({tile.resident})"
 
 
 def _slots(names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:

@@ -187,8 +187,10 @@ def whole_strides(tensors: Sequence[TensorSpec]) -> bool:
 
 def plain(spec: TensorSpec) -> TensorSpec:
     """A description that depends neither on the address nor on strides along which there are no neighbours."""
-    empty = 0 in spec.shape
-    strides = tuple(0 if empty or e == 1 else s for e, s in zip(spec.shape, spec.strides, strict=True))
+    if 0 in spec.shape:
+        strides = dense_strides(spec.shape, spec.dtype.itemsize)
+    else:
+        strides = tuple(0 if e == 1 else s for e, s in zip(spec.shape, spec.strides, strict=True))
     return TensorSpec(spec.shape, strides, spec.dtype, ALIGNMENT_LIMIT, spec.conj)
 
 

@@ -12,7 +12,7 @@ from gett.schedule.spec.grouped import GroupedSchedule, GroupedTile, Ragged
 
 # Large and small tiles: of tensor cores by bytes of an element, of multiply-adds by those of a sum.
 TENSOR_CORES = {
-    2: (GroupedTile((128, 128, 32), (2, 4), 3), GroupedTile((32, 32, 32), (2, 1), 3)),
+    2: (GroupedTile((128, 128, 32), (2, 4), 4, resident=2), GroupedTile((32, 32, 32), (2, 1), 3)),
     4: (GroupedTile((128, 64, 32), (2, 2), 3), GroupedTile((32, 32, 32), (2, 1), 3)),
     8: (GroupedTile((64, 64, 16), (2, 2), 3), GroupedTile((32, 16, 16), (2, 1), 2)),
 }

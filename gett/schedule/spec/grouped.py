@@ -36,11 +36,13 @@ class GroupedTile:
         shape: Rows, columns and k of a k-tile.
         warps: Along rows and columns.
         stages: K-tiles in shared memory.
+        resident: Blocks that a multiprocessor is to have room for at least, as far as registers go.
     """
 
     shape: tuple[Count, Count, Count]
     warps: tuple[Count, Count]
     stages: Count
+    resident: Count = 1
 
     @property
     def threads(self) -> int:
