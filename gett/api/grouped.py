@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
-
 from gett.api.einsum import compute
 from gett.arrays.dynamo import untraced
 from gett.arrays.interop import borrow, gather
-from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind
+from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, bounds, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.errors import DTypeError, GradientError, MixedArraysError, OutputError, ShapeError
 from gett.groups.layouts import Asked, arithmetic_of
@@ -220,19 +218,18 @@ def _bind(
         )
     d = given or TensorSpec(shape, dense_strides(shape, arithmetic.dtype.itemsize), arithmetic.dtype)
     launch = RaggedLaunch(kind, device, modes, (a, b, d), row.dtype.name, row.shape[0], asked)
-    return _Bound(kind, device, launch, shape, arithmetic.dtype)
+    return _Bound(kind, device, launch, (a, b, d))
 
 
 class _Bound:
     """A launch with what a warm call needs: results, addresses, the device."""
 
-    __slots__ = ("_device", "_dtype", "_kind", "_launch", "_pointer", "_shape")
+    __slots__ = ("_bounds", "_device", "_dtype", "_kind", "_launch", "_pointer", "_shape")
 
-    def __init__(
-        self, kind: ArrayKind, device: int, launch: RaggedLaunch, shape: tuple[int, ...], dtype: np.dtype[Any]
-    ) -> None:
+    def __init__(self, kind: ArrayKind, device: int, launch: RaggedLaunch, tensors: Sequence[TensorSpec]) -> None:
         self._kind, self._device, self._launch = kind, device, launch
-        self._shape, self._dtype, self._pointer = shape, dtype, kind.pointer
+        self._shape, self._dtype, self._pointer = tensors[2].shape, tensors[2].dtype, kind.pointer
+        self._bounds = tuple(map(bounds, tensors))
 
     def __call__(self, a: Any, b: Any, offsets: Any, out: Any) -> Any:
         context = self._kind.on(self._device)
@@ -243,11 +240,17 @@ class _Bound:
 
     def _run(self, a: Any, b: Any, offsets: Any, out: Any) -> Any:
         pointer = self._pointer
+        at_a, at_b = pointer(a), pointer(b)
         if out is None:
             out = self._kind.empty(self._shape, self._dtype)
+            at_d = pointer(out)
         else:
-            _check_apart(self._kind, out, (a, b))
-        self._launch.run(pointer(a), pointer(b), pointer(out), pointer(offsets))
+            at_d = pointer(out)
+            low, high = self._bounds[2]
+            for at, (first, end) in zip((at_a, at_b), self._bounds, strict=False):
+                if at + first < at_d + high and at_d + low < at + end:  # bytes are compared only then
+                    _check_apart(self._kind, out, (a, b))
+        self._launch.run(at_a, at_b, at_d, pointer(offsets))
         return out
 
 

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import gett
+from gett.arrays.kinds import NUMPY
 from gett.groups.ragged import ragged_modes
+from gett.groups.ragged_launch import RaggedLaunch
+from tests.cpu.groups.table_machine import GpuKind, table_gpu
 
 TOKENS, WEIGHTS = np.arange(40.0).reshape(10, 4), np.arange(72.0).reshape(3, 4, 6)
 ENDS = [2, 2, 7]
@@ -72,3 +75,26 @@ def test_an_output_that_does_not_fit_is_refused() -> None:
         gett.ragged("tk,ekn->tn", TOKENS, WEIGHTS, ENDS, out=np.empty((9, 6)))
     with pytest.raises(gett.OutputError, match="out overlaps operand 0"):
         gett.ragged("tk,ekn->tn", TOKENS, WEIGHTS[:, :, :4], ENDS, out=TOKENS)
+
+
+@pytest.mark.parametrize("subscripts", ["tk,ekn->tn", "ekn,tk->tn", "tk,ekn->nt"])
+def test_a_launch_on_a_gpu_takes_the_tensors_in_their_roles(subscripts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = ragged_modes(subscripts)
+    d = np.empty((6, 10) if subscripts.endswith("nt") else (10, 6))
+    arrays = [TOKENS, WEIGHTS] if modes.terms[0] == "tk" else [WEIGHTS, TOKENS]
+    with table_gpu(monkeypatch) as driver:
+        driver.params_bytes = 112
+        launch = RaggedLaunch(GpuKind(), 0, modes, [NUMPY.describe(x) for x in (*arrays, d)], "int32", 3, None)
+        launch.run(16, 32, 48, 64)
+    (seen,) = driver.launches
+    rows_are_a = launch.schedule.ragged is not None and launch.schedule.ragged.group == "m"
+    tokens, weights = (16, 32) if modes.terms[0] == "tk" else (32, 16)
+    a, b, at_d, ends = np.frombuffer(seen.params, np.int64, 4).tolist()
+    assert (a, b) == ((tokens, weights) if rows_are_a else (weights, tokens))
+    assert (at_d, ends) == (48, 64)
+    steps, counts = np.frombuffer(seen.params, np.int64, 6, 48).tolist(), np.frombuffer(seen.params, np.int32, 3, 96)
+    assert (counts[0], counts[1]) == (3, 10)
+    rows = 0 if rows_are_a else 1  # the role of the tokens
+    assert (steps[rows], steps[1 - rows]) == (TOKENS.strides[0], 0)
+    assert (steps[3 + rows], steps[4 - rows]) == (0, WEIGHTS.strides[0])
+    assert rows_are_a is not subscripts.endswith("nt")
