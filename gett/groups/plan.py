@@ -25,6 +25,8 @@ _SHOWN = 8  # launches of which `print(plan)` tells
 class GroupedPlan:
     """Contractions that are computed together, to be run many times: `plan()`, or `plan(operands, out)`.
 
+    A plan holds its arrays, so only one thread may call it at a time.
+
     Attributes:
         problems: How many there are.
         arch: `"cpu"`, or the GPU architecture, e.g. `"sm_90a"`.
