@@ -19,6 +19,7 @@ from benchmarks import (
     gemm_sizes,
     gpus,
     gradients,
+    grouped,
     jax_speed,
     known_schedules,
     overhead,
@@ -144,6 +145,9 @@ def parser() -> argparse.ArgumentParser:
     sizes.add_argument("--most", type=int, default=gemm_sizes.MOST, help="the largest square (4096)")
     sizes.add_argument("--json", metavar="FILE", help="write every figure there")
     sizes.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
+    many = commands.add_parser("grouped", help="many contractions in one launch, beside loops and torch._grouped_mm")
+    many.add_argument("--json", metavar="FILE", help="write every figure there")
+    many.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
     several = commands.add_parser("gpus", help="several GPUs beside one, limits of memory, ranks of MPI")
     several.add_argument("--devices", type=device_numbers, help="numbers of GPUs, comma-separated (all)")
     several.add_argument("--json", metavar="FILE", help="write every figure there")
@@ -228,6 +232,8 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
             top.error(str(error))
     if options.command == "epilogue":
         return epilogue.main(on_gpu=on_gpu, json_path=options.json)
+    if options.command == "grouped":
+        return grouped.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "gradients":
         return gradients.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "gemm":

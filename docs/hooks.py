@@ -22,6 +22,7 @@ REFERENCE: dict[str, tuple[str, ...]] = {
     "contractions": ("einsum", "contract", "tensordot", "transpose", "einsum_path", "contract_path",
                      "contract_expression"),
     "plans": ("plan", "ContractionPlan", "plan_cache"),
+    "grouped": ("grouped", "plan_grouped", "GroupedPlan", "ragged"),
     "precision": ("precision", "set_default_precision"),
     "epilogues": ("ops",),
     "distributed": ("Sharded",),
@@ -37,7 +38,11 @@ _OPTIONS = {
     "ContractionPlan": """    options:
       members: null
       filters: ["!^_[^_]", "!^__(?!call__)", "!^(run|run_into|settle|is_near|request|unsliced)$"]
-"""
+""",
+    "GroupedPlan": """    options:
+      members: null
+      filters: ["!^_[^_]", "!^__(?!call__)"]
+""",
 }
 _PIECE = re.compile(
     r"^```python[^\n]*\n(?P<fence>.*?)^```$|^<!-- python\n(?P<hidden>.*?)^-->$|^<!-- output -->$", re.M | re.S

@@ -45,8 +45,10 @@ from gett.version import __version__
 if TYPE_CHECKING:
     from gett.api.autotune import TuneResult, autotune
     from gett.api.expression import contract_expression
+    from gett.api.grouped import grouped, plan_grouped, ragged
     from gett.api.paths import contract_path, einsum_path
     from gett.epilogue import ops
+    from gett.groups.plan import GroupedPlan
     from gett.slices.sharded import Sharded
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "EpilogueError",
     "GettError",
     "GradientError",
+    "GroupedPlan",
     "KernelCacheWarning",
     "LabelError",
     "MissingPackageError",
@@ -81,10 +84,13 @@ __all__ = [
     "contract_path",
     "einsum",
     "einsum_path",
+    "grouped",
     "ops",
     "plan",
     "plan_cache",
+    "plan_grouped",
     "precision",
+    "ragged",
     "set_default_precision",
     "tensordot",
     "transpose",
@@ -93,12 +99,16 @@ __all__ = [
 
 # What most programs need late or never, by module; the autotuner brings the runtime and the store with it.
 _LATE = {
+    "GroupedPlan": "gett.groups.plan",
     "Sharded": "gett.slices.sharded",
     "TuneResult": "gett.api.autotune",
     "autotune": "gett.api.autotune",
     "contract_expression": "gett.api.expression",
     "contract_path": "gett.api.paths",
     "einsum_path": "gett.api.paths",
+    "grouped": "gett.api.grouped",
+    "plan_grouped": "gett.api.grouped",
+    "ragged": "gett.api.grouped",
 }
 
 

@@ -5,11 +5,13 @@
 #define GETT_DEVICE __device__ __forceinline__
 
 // Stands at the end of a kernel's launch bounds. If the compiler's own choice of resident blocks makes a kernel spill,
-// it is compiled again with GETT_ONE_BLOCK.
+// it is compiled again with GETT_ONE_BLOCK. GETT_MIN_BLOCKS_OF asks for a number of them.
 #ifdef GETT_ONE_BLOCK
 #define GETT_MIN_BLOCKS , 1
+#define GETT_MIN_BLOCKS_OF(n) , 1
 #else
 #define GETT_MIN_BLOCKS
+#define GETT_MIN_BLOCKS_OF(n) , n
 #endif
 
 // A kernel that still spills is compiled again with GETT_SPARING, which saves registers. Values that are cheap to

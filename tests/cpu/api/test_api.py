@@ -443,7 +443,7 @@ def test_public_names():
 @pytest.mark.parametrize(
     "name",
     [
-        *("api.einsum", "api.contract", "api.tensordot", "api.plan", "api.paths", "api.expression"),
+        *("api.einsum", "api.contract", "api.tensordot", "api.plan", "api.paths", "api.expression", "api.grouped"),
         *("distributed.contract", "plans.contraction_plan", "plans.precision"),
     ],
 )

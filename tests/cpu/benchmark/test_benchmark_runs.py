@@ -113,6 +113,14 @@ def test_epilogues_are_compared_with_kernels_of_their_own(tmp_path, capsys):
     assert [row["name"] in printed for row in rows] == [True] * 5
 
 
+def test_many_contractions_are_compared_with_loops(tmp_path, capsys):
+    assert main(["grouped", "--cpu", "--json", str(tmp_path / "g.json")]) == 0
+    printed = capsys.readouterr().out
+    cases = json.loads((tmp_path / "g.json").read_text())["cases"]
+    assert all(row["name"] in printed and not row["errors"] and row["apart"] <= 1 for row in cases)
+    assert {"gett", "loop"} <= set(cases[0]["us"])
+
+
 def test_calls_of_several_dtypes_are_compared_with_conversions_by_hand(tmp_path, capsys):
     pytest.importorskip("torch")
     assert main(["conversions", "--cpu", "--json", str(tmp_path / "c.json")]) == 0

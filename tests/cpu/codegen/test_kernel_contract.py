@@ -13,6 +13,7 @@ import pytest
 
 import gett
 from docs import contract_tables
+from gett.codegen.grouped import render_grouped
 from gett.codegen.render import render_kernel
 from gett.errors import CompileError
 from gett.ir.gemm import make_gemm_plan
@@ -21,6 +22,7 @@ from gett.jit.nvrtc import load_nvrtc
 from gett.jit.ptxas import lacking
 from gett.jit.toolkit import find_toolkit
 from gett.schedule.search.select import candidates
+from gett.schedule.spec.grouped import GroupedLoad, GroupedSchedule, GroupedTile, Ragged
 from tests.cases import Case, Layout
 from tests.cpu.codegen.contract_texts import Struct, structs, without
 from tests.specs import few_kernels
@@ -65,6 +67,17 @@ def kind_of(text: str) -> str:
 
 
 @cache
+def grouped_texts() -> tuple[str, ...]:
+    """The texts of grouped launches: by a table, and ragged."""
+    loads = (GroupedLoad("float64", False, "k", 2), GroupedLoad("float64", False, "mn", 2))
+    tile = GroupedTile((64, 64, 16), (2, 2), 3)
+    return tuple(
+        render_grouped(GroupedSchedule("sm_90a", "float64", "float64", *loads, True, tile, ragged)).text
+        for ragged in (None, Ragged("m", "int32"))
+    )
+
+
+@cache
 def kinds() -> tuple[str, ...]:
     """A text of each kind."""
     found: dict[str, str] = {}
@@ -78,6 +91,8 @@ def kinds() -> tuple[str, ...]:
         assert step.gemm is not None
         assert step.schedule is not None
         text = render_kernel(step.gemm, step.schedule).source.text
+        found.setdefault(kind_of(text), text)
+    for text in grouped_texts():
         found.setdefault(kind_of(text), text)
     return tuple(found.values())
 
@@ -190,7 +205,7 @@ def test_texts_give_no_more_than_what_is_listed() -> None:
 
 @pytest.mark.slow
 def test_texts_of_the_catalogue_give_all_that_is_listed() -> None:
-    given = given_by(catalogue())
+    given = given_by((*catalogue(), *grouped_texts()))
     seldom = r"(step|advance|image|tile_index)_[abcd]|o_c|l_c|op(_\w+)?|Op\w+|kElementReads"  # in few stream kernels
     for kind, names in given.items():
         missing = {x for x in listed(kind) - names if not (kind == "Index" and re.fullmatch(seldom, x))}

@@ -66,3 +66,29 @@ inline unsigned __shfl_xor_sync(unsigned, unsigned x, int lanes) {
   gett::blocks::wait();
   return found;
 }
+namespace gett {
+namespace blocks {
+// The value that thread `from` has, after all threads have told theirs.
+inline int told(int x, int from) {
+  exchanged[current] = unsigned(x);
+  wait();
+  const unsigned found = exchanged[from];
+  wait();
+  return int(found);
+}
+}  // namespace blocks
+}  // namespace gett
+
+inline int __shfl_sync(unsigned, int x, int lane) { return gett::blocks::told(x, gett::blocks::current / 32 * 32 + lane); }
+inline int __shfl_up_sync(unsigned, int x, int lanes) {
+  const int own = gett::blocks::current;
+  return gett::blocks::told(x, own % 32 >= lanes ? own - lanes : own);
+}
+inline unsigned __ballot_sync(unsigned, bool x) {
+  unsigned found = 0;
+  gett::blocks::exchanged[gett::blocks::current] = x;
+  gett::blocks::wait();
+  for (int lane = 0; lane < 32; ++lane) found |= gett::blocks::exchanged[gett::blocks::current / 32 * 32 + lane] << lane;
+  gett::blocks::wait();
+  return found;
+}

@@ -30,6 +30,7 @@ LAYERS = [
     "gett.explain",
     "gett.plans",
     "gett.slices",
+    "gett.groups",
     "gett.api",
     "gett.jax gett.distributed",
     "gett",
@@ -78,7 +79,14 @@ INSIDE = {
         "einsum",
         "backend contract tensordot",
         "paths",
-        "autotune expression launching",
+        "autotune expression grouped launching",
+    ],
+    "gett.groups": [
+        "layouts",
+        "reading tiles ragged",
+        "loop table",
+        "launches overlaps",
+        "plan ragged_launch",
     ],
     "gett.distributed": [
         "transport",
