@@ -70,8 +70,8 @@ def stream_k(x: Lowered) -> Reasons:
     yield from shares(x)
     if not x.s.scheduler.stream_k:
         return
-    if loop.keeps or loop.in_turn:
-        yield f"the {t.k.tiles} k-tiles of a {type(loop).__name__} stay, or are dealt out in turn"
+    if loop.keeps:
+        yield f"the {t.k.tiles} k-tiles of an operand of a {type(loop).__name__} stay"
     if store.exchange is not None or store.reuse_mainloop_smem or t.mma_tiles > 1:
         yield f"a tile of {t.mma_tiles} MMA tiles that two blocks store, or that is staged where stages are"
 
