@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from gett.explain.detail import explain_gemm
 from gett.hw.archs import arch_facts
 from gett.schedule.legality import can_implement
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.multistage import MultistageSearch, mma_tiles
 from gett.schedule.search.select import select_schedule
+from gett.schedule.spec.schedule import OneTile
 from tests.by_hand import streamed
 from tests.cpu.host_blocks import run_kernel
 from tests.cpu.stream_plans import large, plan_for
@@ -110,3 +113,27 @@ def test_tiles_divided_by_stream_k_are_exact(
         d = np.full_like(wanted, 99)
         run_kernel(tmp_path, plan, s, arrays, d, beta=3 if c else 0)
         np.testing.assert_array_equal(d, wanted + 3 * added if c else wanted)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_stream_k_is_taken_where_tiles_leave_most_of_a_wave_idle(arch: str, dtype: str) -> None:
+    plan, facts = large("ik,kj->ij", dtype, i=2304, k=2048, j=2048), arch_facts(arch)
+    best, *others = best_schedules([MultistageSearch(plan, facts)], 12)
+    tiles = best.tiling.tiles(1)
+    assert best.scheduler.stream_k
+    assert 0 < tiles % best.shares < best.shares < tiles
+    assert can_implement(best, plan, facts) is None
+    assert "stream-K: tiles left over are divided" in explain_gemm(plan, best)
+    same = [s for s in others if s.tiling == best.tiling and s.mainloop == best.mainloop]
+    assert [s.scheduler for s in same if not s.scheduler.stream_k] == [OneTile(best.scheduler.group_m)]
+    limited = replace(facts, workspace_limit=best.workspace_bytes - 1)
+    found = best_schedules([MultistageSearch(plan, limited)], 12)
+    assert all(s.workspace_bytes < best.workspace_bytes for s in found)
+
+
+def test_whole_waves_are_not_divided() -> None:
+    plan = large("ik,kj->ij", "float64", i=128 * 12, k=2048, j=128 * 11)
+    found = best_schedules([MultistageSearch(plan, FACTS)], 4)
+    assert found[0].tiling.tiles(1) % FACTS.sm_count == 0
+    assert not found[0].scheduler.stream_k
