@@ -12,8 +12,8 @@ from gett.ir.gemm import GemmPlan
 from gett.schedule.legality import can_implement
 from gett.schedule.search.tma import multicast
 from gett.schedule.spec.loader import Tma
-from gett.schedule.spec.mainloop import DmmaTma, WarpSpecialised, WgmmaSS, WgmmaTf32
-from gett.schedule.spec.schedule import PersistentRaster, Schedule, StreamK
+from gett.schedule.spec.mainloop import DmmaTma, Mainloop, Multistage, WgmmaRS, WgmmaSS, WgmmaTf32
+from gett.schedule.spec.schedule import OneTile, PersistentRaster, Schedule, StreamK
 from tests.spec_parts import coarse
 from tests.specs import Spec, exchanges, reuses_smem
 
@@ -46,15 +46,25 @@ def by_hand(found: Iterable[Spec]) -> list[Spec]:
     for spec in (*found, *in_clusters):
         made = streamed(spec.schedule, spec.plan)
         if made is not None:
-            loop, epilogue = made.hopper, made.epilogue
-            loads, parts = (type(loop.a), type(loop.b)), (type(epilogue.store), type(epilogue.source))
-            key = (spec.dtype, type(loop), loop.ping_pong, *loads, *parts, made.cluster)
+            loop, epilogue = made.mainloop, made.epilogue
+            parts = (type(epilogue.store), type(epilogue.source), made.cluster)
+            key = (spec.dtype, *_kind_of(loop), *parts)
             divided.setdefault(key, replace(spec, family=f"{spec.family}-stream-k", schedule=made))
     return [
         *in_clusters,
         *divided.values(),
         *(replace(spec, family=f"{spec.family}-batches", schedule=grouped(spec.schedule)) for spec in batched.values()),
     ]
+
+
+def _kind_of(loop: Mainloop) -> tuple[object, ...]:
+    """What tells main loops apart that tiles leave in different ways."""
+    loads = (type(getattr(loop, "a", None)), type(getattr(loop, "b", None)))
+    if isinstance(loop, Multistage):
+        return (loop.kind, loop.k_table, *loads)
+    if isinstance(loop, WgmmaRS):
+        return (type(loop), loop.per_warpgroup_a, *loads)
+    return (type(loop), getattr(loop, "ping_pong", False), *loads)
 
 
 def can_group(s: Schedule) -> bool:
@@ -90,8 +100,8 @@ def clustered(s: Schedule, cluster: tuple[int, int]) -> Schedule:
 
 def streamed(s: Schedule, plan: GemmPlan, facts: ArchFacts | None = None) -> Schedule | None:
     """The schedule with the tiles divided that are left over; None where it may not be, or there are none."""
-    facts, size = facts or arch_facts("sm_90a"), math.prod(s.cluster)
-    if not isinstance(s.scheduler, PersistentRaster) or not isinstance(s.mainloop, WarpSpecialised) or s.split_k > 1:
+    facts, size = facts or arch_facts(s.arch), math.prod(s.cluster)
+    if not isinstance(s.scheduler, PersistentRaster | OneTile) or not s.mainloop.divides or s.split_k > 1:
         return None
     rows, columns, _ = s.tiling.shape
     for shares in FEW:

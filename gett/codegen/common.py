@@ -10,10 +10,11 @@ from gett.codegen.tiles import Strides, d_order
 from gett.errors import ScheduleError
 from gett.ir.contraction import Contraction
 from gett.ir.gemm import EXTRA, D, GemmPlan, itemsize
-from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.schedule import PARTS, Schedule
 from layouts.modes import Strided
 
 REDUCE_THREADS = 256
+REDUCE_BLOCKS = 4  # that a multiprocessor holds at least, where the compiler is told
 REDUCE_ROWS = 32  # most threads that share a vector of outputs
 REDUCE_BUSY = 1 << 18  # threads beyond which the machine is busy anyway
 
@@ -84,6 +85,16 @@ def named_counts(plan: GemmPlan, schedule: Schedule) -> dict[str, int]:
     }
 
 
+def work_tiles(schedule: Schedule, tiles: int) -> tuple[dict[str, int], int]:
+    """The named integers of persistent blocks whose clusters make `tiles` tiles, and how many of these are divided."""
+    if not schedule.scheduler.stream_k:
+        return {"tiles": tiles}, 0
+    shares, divided = schedule.shares, tiles % schedule.shares
+    each, longer = divmod(divided * schedule.tiling.k.tiles, shares)
+    work = tiles - divided + PARTS * shares
+    return {"tiles": work, "shares": shares, "share_k_tiles": each, "longer_shares": longer}, divided
+
+
 def finish_kernel(
     schedule: Schedule,
     contraction: Contraction,
@@ -95,11 +106,13 @@ def finish_kernel(
     packed: bytes,
     names: Mapping[str, int],
     maps: tuple[tuple[str, int, TensorMapSpec], ...] = (),
+    reduce_blocks: int = 0,
 ) -> Kernel:
     """The launches of a rendered main kernel and, under split-K and stream-K, of the kernel that adds partial tiles.
 
     The text has the entry `name`, whose argument is `packed`, with named integers and slots of tensor maps. `tiles`
-    counts those of all batches; under stream-K, those that are divided.
+    counts those of all batches; under stream-K, those that are divided. `reduce_blocks` are the blocks of the second
+    kernel that a multiprocessor must hold, 0 where the compiler may choose.
 
     Raises:
         ScheduleError: The grid is too large.
@@ -111,7 +124,7 @@ def finish_kernel(
     entries = [name]
     launches = [Launch(name, grid, (threads, 1, 1), schedule.smem.size, packed, slots, maps, scalars)]
     if schedule.adds_parts:
-        bounds = f"{REDUCE_THREADS} GETT_MIN_BLOCKS"
+        bounds = f"{REDUCE_THREADS}, {reduce_blocks}" if reduce_blocks else f"{REDUCE_THREADS} GETT_MIN_BLOCKS"
         vectors = schedule.tiling.m.size * schedule.tiling.n.size // schedule.epilogue.store.vector
         slices = schedule.split_k
         if schedule.scheduler.stream_k:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from gett.codegen import traits
-from gett.codegen.common import entry, finish_kernel, named_counts, store_order, strides_of
+from gett.codegen.common import entry, finish_kernel, named_counts, store_order, strides_of, work_tiles
 from gett.codegen.epilogue_op import extra_tensors, op_struct, tile_op
 from gett.codegen.gather import cosize, gather_index, gathered
 from gett.codegen.index import ZERO, Function, ParamTable, const, var
@@ -28,7 +28,7 @@ from gett.schedule.spec.epilogue import RowStore, TmaStore, VectorStore
 from gett.schedule.spec.hopper_needs import multiplied, planes
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
-from gett.schedule.spec.schedule import PARTS, Schedule
+from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import cluster_tiles
 from layouts.box import Box
 from layouts.tma import TmaMap
@@ -74,13 +74,8 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
         index += [k_struct, *(f.to_cpp() for f in k)]
     size = math.prod(schedule.cluster)
     walks = cluster_tiles(t.m.tiles, t.n.tiles, schedule.cluster) * plan.extent_l * schedule.split_k
-    names, tiles = {**named_counts(plan, schedule), "tiles": walks}, t.tiles(plan.extent_l)
-    if schedule.scheduler.stream_k:
-        shares, divided = schedule.shares, walks % schedule.shares
-        each, longer = divmod(divided * t.k.tiles, shares)
-        names |= {"tiles": walks - divided + PARTS * shares, "shares": shares}
-        names |= {"share_k_tiles": each, "longer_shares": longer}
-        tiles = divided * size
+    work, divided = work_tiles(schedule, walks)
+    names, tiles = {**named_counts(plan, schedule), **work}, divided * size or t.tiles(plan.extent_l)
     names |= {f"cosize_{name}": cosize(plan, tensor) for name, tensor in found.items()}
     if len(names) % 2:
         names["unused"] = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gett.codegen.common import (
+    REDUCE_BLOCKS,
     entry,
     factor_types,
     finish_kernel,
@@ -16,6 +17,7 @@ from gett.codegen.common import (
     reach,
     store_order,
     strides_of,
+    work_tiles,
 )
 from gett.codegen.epilogue_op import extra_tensors, op_struct, tile_op
 from gett.codegen.index import Function, ParamTable
@@ -73,7 +75,13 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
             *tile_op(plan, t.l is not None),
         ]
     )
-    names = named_counts(plan, schedule)
+    names, tiles, reduce_blocks = named_counts(plan, schedule), t.tiles(plan.extent_l), 0
+    grid = tiles * schedule.split_k
+    if schedule.scheduler.stream_k:
+        work, tiles = work_tiles(schedule, tiles)
+        names, grid = names | work, schedule.shares
+        # Where the compiler chose, it might spill. Both kernels would be compiled again, with few blocks of the first.
+        reduce_blocks = REDUCE_BLOCKS
     params = declare_params(contraction, names, table, factors=factor_types(plan))
     s = schedule.smem
     places = {"kStaging": s.staging, "kKTable": s.k_table, "kOffsets": s.offsets}
@@ -89,10 +97,11 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
         "typedef gett::MultistageGemm<Mainloop, Epilogue, Scheduler, Offsets> Kernel;\n\n"
         f"{entry('gett_tiled', 'Kernel::run', 'Kernel::kThreads GETT_MIN_BLOCKS')}"
     )
-    tiles = t.tiles(plan.extent_l)
-    blocks = (tiles * schedule.split_k, 1, 1)
-    packed = pack_params(names, table, extras=len(contraction.extras))
-    return finish_kernel(schedule, contraction, "gett_tiled", text, blocks, schedule.threads, tiles, packed, names)
+    packed, blocks = pack_params(names, table, extras=len(contraction.extras)), (grid, 1, 1)
+    return finish_kernel(
+        schedule, contraction, "gett_tiled", text, blocks, schedule.threads, tiles, packed, names,
+        reduce_blocks=reduce_blocks,
+    )  # fmt: skip
 
 
 def flattened_k(plan: GemmPlan, tiling: Tiling) -> list[Strided]:

@@ -79,6 +79,7 @@ class MultistageFactors:
         few_warps: Share of the time of multiply-adds that a scheduler's only warp waits; it falls with warps squared.
         copied: Share of the way to the time of a copy that a time below it is moved.
         registers: Share of the registers that the limits reckon with, which kernels take.
+        stream_k: Factor on k-tiles where stream-K divides tiles.
     """
 
     tensor_cores: float
@@ -90,6 +91,7 @@ class MultistageFactors:
     few_warps: float
     copied: float
     registers: float
+    stream_k: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ DIVIDED = (
     *("split_copies", "split_copies_source", "split_copies_complex", "finer", "tf32", "tf32_source", "tf32_k"),
     *("dmma", "dmma_source", "dmma_complex", "dmma_complex_source", "split_fp16", "gather"),
     *("row_store", "row_store_maps", "subtiled_k", "subtiled_tf32"),
+    *("wgmma_rs", "wgmma_rs_source", "tf32_rs", "multistage", "multistage_source"),
 )
 
 
@@ -81,7 +82,7 @@ def test_tiles_are_divided(cupy: Any, family: str) -> None:
         run_spec(cupy, spec, alpha=2)
 
 
-@pytest.mark.parametrize("family", ["tma", "split", "tf32", "dmma"])
+@pytest.mark.parametrize("family", ["tma", "split", "tf32", "dmma", "wgmma_rs", "multistage"])
 def test_divided_tiles_have_the_same_bits_on_every_run(cupy: Any, family: str) -> None:
     made = [spec for spec in by_hand(kernels(family)) if spec.schedule.scheduler.stream_k]
     rng = cupy.random.default_rng(5)

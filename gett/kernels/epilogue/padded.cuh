@@ -65,11 +65,21 @@ struct PaddedEpilogue {
     if constexpr (!Scheduler::kSplit) offsets_.template fill<Index>(p, rows, nt, thread_, threads);
   }
 
-  template <class Mainloop> GETT_DEVICE void store(const Params& p, const TileId& id, Mainloop& products) const {
+  // The sums of work tile `t` leave: to D, or to the workspace where they are a part of a tile's.
+  template <class Mainloop>
+  GETT_DEVICE void store(const Params& p, const Scheduler& scheduler, const TileId& id, int t,
+                         Mainloop& products) const {
+    constexpr int kTile = Traits::kBlockM * Traits::kBlockN;
+    typedef StorePartial<Scheduler, Acc, Traits::kBlockM, Traits::kBlockN> Partial;
     if constexpr (Scheduler::kSplit) {
-      products.visit(StorePartial<Scheduler, Acc, Traits::kBlockM, Traits::kBlockN>{
-          partial_tile<Traits::kBlockM * Traits::kBlockN>(p, id)});
+      products.visit(Partial{partial_tile<kTile>(p, id)});
     } else {
+      if constexpr (Scheduler::kParts > 0) {
+        if (Scheduler::is_part(p, t)) {
+          products.visit(Partial{scheduler.template partial<kTile>(p, t)});
+          return;
+        }
+      }
       const Op op(p);
       const Staged staged{base_};
       const Function function(p, id);

@@ -161,57 +161,43 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
       const auto coords = from_lane(prefetch.found_, own % 32);
       // A surplus block of a cluster stages a tile that does not exist.
       const bool exists = Scheduler::kSize == 1 || Scheduler::exists(p, from_lane(prefetch.id_, own % 32));
-      const auto stores = [&] { return tiles.stores(count); };
-      if constexpr (kSubtiles > 1) store_parts(p, coords, staged, free, group, exists, stores);
-      else store_tile(p, op, coords, staged, free, group, exists, stores);
+      store_tile(p, op, coords, staged, free, group, exists, [&] { return tiles.stores(count); });
     }
     if (elect_one()) tma_store_wait_read<0>();
   }
 
-  // What it does for one tile.
+  // What it does for one tile, part by part. Where nothing of several parts is stored, an empty group counts as the
+  // store of each.
   template <class Stores>
   static GETT_DEVICE void store_tile(const Params& p, const Op& op, const typename Index::StoreCoords& coords,
                                      uint32 staged, uint32 free, int group, bool exists, const Stores& stores) {
-    if (elect_one()) {           // always the same thread, which waits for its own stores
-      tma_store_wait_read<0>();  // the store of the tile before has read the buffer
-      if constexpr (Traits::kSourceC == kSourceTma) {
-        if (exists && op.reads_source()) {
-          mbarrier_arrive_expect_tx(free, Traits::kTransactionBytesC);
-          Index::load_c(p, coords, staged, free);
+#pragma unroll 1
+    for (int q = 0; q < kSubtiles; ++q) {
+      if (elect_one()) {                              // always the same thread, which waits for its own stores
+        tma_store_wait_read<kSubtileBuffers - 1>();  // the store that used the buffer last has read it
+        if constexpr (Traits::kSourceC == kSourceTma) {
+          if (exists && op.reads_source()) {
+            mbarrier_arrive_expect_tx(free, Traits::kTransactionBytesC);
+            Index::load_c(p, coords, staged, free);
+          } else {
+            mbarrier_arrive(free);
+          }
         } else {
           mbarrier_arrive(free);
         }
-      } else {
-        mbarrier_arrive(free);
-      }
-    }
-    __syncwarp();
-    named_barrier_sync(NamedBarrier::kStaged + group, kThreads + 32);
-    if constexpr (Exchange::kOn) Exchange::wait(free);
-    if (exists && stores() && elect_one()) {
-      if constexpr (Exchange::kOn) Index::store_tile(p, coords, staged + kExchangedOffset, cluster_ctarank());
-      else Index::store_tile(p, coords, staged);
-      tma_store_commit();
-    }
-  }
-
-  // The same of a tile in parts. Where nothing is stored an empty group counts as the store.
-  template <class Stores>
-  static GETT_DEVICE void store_parts(const Params& p, const typename Index::StoreCoords& coords, uint32 staged,
-                                      uint32 free, int group, bool exists, const Stores& stores) {
-#pragma unroll 1
-    for (int q = 0; q < kSubtiles; ++q) {
-      if (elect_one()) {
-        tma_store_wait_read<kSubtileBuffers - 1>();  // the store that used the buffer last has read it
-        mbarrier_arrive(free);
       }
       __syncwarp();
       named_barrier_sync(NamedBarrier::kStaged + group, kThreads + 32);
-      if (q == 0) exists = exists && stores();
-      if (elect_one()) {
-        if constexpr (kSubtiles > 1) {
+      if constexpr (Exchange::kOn) Exchange::wait(free);
+      if constexpr (kSubtiles > 1) {
+        if (q == 0) exists = exists && stores();
+        if (elect_one()) {
           if (exists) Index::store_tile(p, coords, staged + q % kSubtileBuffers * kTileBytes, q);
+          tma_store_commit();
         }
+      } else if (exists && stores() && elect_one()) {
+        if constexpr (Exchange::kOn) Index::store_tile(p, coords, staged + kExchangedOffset, cluster_ctarank());
+        else Index::store_tile(p, coords, staged);
         tma_store_commit();
       }
     }

@@ -80,10 +80,13 @@ template <class Traits, class Index, class Store, class Scheduler, class Smem> s
   static GETT_DEVICE void produce_a(const Params& p, uint32 start, const Bars& bars) {
     uint32 phase = 1, phase_free = 0;
     const Scheduler scheduler;
-    for (int t = Scheduler::first(p); t < p.tiles; t += Scheduler::step(p), phase_free ^= 1) {
+    const int end = Scheduler::end(p);
+    for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p)) {
       const TileId id = scheduler.locate(p, t);
       const auto at = Index::tile_coords_a(p, id.m, id.n, id.l);
-      const KTiles k_tiles(p, id.slice);
+      const KTiles k_tiles(p, t, id.slice);
+      // Parts of tiles leave from registers. They are a block's first work tiles, so no staged tile is waited for.
+      const bool staged = Store::kTmaStore && !Scheduler::is_part(p, t);
       for (int at_k = 0; at_k < k_tiles.count_; ++at_k, phase ^= 1) {
         const auto k = Index::k_coords_a(p, k_tiles.tile(p, at_k));
         // The last share goes first: D may be staged before its place, and then it does not wait for D's store. The
@@ -92,7 +95,7 @@ template <class Traits, class Index, class Store, class Scheduler, class Smem> s
 #pragma unroll
         for (int s = kSharesA - 1; s >= 0; --s) {
           const uint32 bar = bars.share + s * kBarsA;
-          if (Store::kTmaStore && s * kShareBytes < kStaging) mbarrier_wait(bars.free, phase_free);
+          if (staged && s * kShareBytes < kStaging) mbarrier_wait(bars.free, phase_free);
           mbarrier_wait(bar + kEmptyA, phase);
           const uint32 to = start + s * kShareBytes + (kForwardA ? scheduler.n_ * (kShareBytes / 2) : 0);
           if (kForwardA) mbarrier_arrive_expect_tx(bar + kForwardedA, LoaderA::kCopyBytes * kPer);
@@ -106,6 +109,7 @@ template <class Traits, class Index, class Store, class Scheduler, class Smem> s
           }
         }
       }
+      if (staged) phase_free ^= 1;
     }
   }
 
@@ -116,8 +120,9 @@ template <class Traits, class Index, class Store, class Scheduler, class Smem> s
     const Scheduler scheduler;
     const uint32 there = mapa(start, scheduler.n_ ^ 1) - start;
     uint32 phase = 0;
-    for (int t = Scheduler::first(p); t < p.tiles; t += Scheduler::step(p)) {
-      const int count = KTiles(p, scheduler.locate(p, t).slice).count_;
+    const int end = Scheduler::end(p);
+    for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p)) {
+      const int count = KTiles(p, t, scheduler.locate(p, t).slice).count_;
       for (int at_k = 0; at_k < count; ++at_k, phase ^= 1) {
 #pragma unroll 1
         for (int s = kSharesA - 1; s >= 0; --s) {
@@ -150,15 +155,16 @@ template <class Traits, class Index, class Store, class Scheduler, class Smem> s
   static GETT_DEVICE void produce_b(const Params& p, uint32 stages_b, const Bars& bars) {
     PipelineState<kStages> stage(1);
     const Scheduler scheduler;
-    for (int t = Scheduler::first(p); t < p.tiles; t += Scheduler::step(p)) {
+    const int end = Scheduler::end(p);
+    for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p)) {
       const TileId id = scheduler.locate(p, t);
       const auto at = Index::tile_coords_b(p, id.m, id.n, id.l);
-      const KTiles k_tiles(p, id.slice);
+      const KTiles k_tiles(p, t, id.slice);
       for (int at_k = 0; at_k < k_tiles.count_; ++at_k) {
         const auto k = Index::k_coords_b(p, k_tiles.tile(p, at_k));
-        const int first = k_tiles.first(at_k), end = first + k_tiles.steps(at_k);
+        const int first = k_tiles.first(at_k), last = first + k_tiles.steps(at_k);
 #pragma unroll 1
-        for (int s = first; s < end; ++s) {
+        for (int s = first; s < last; ++s) {
           mbarrier_wait(stage.bar(bars.empty), stage.phase);
           mbarrier_arrive_expect_tx(stage.bar(bars.full), LoaderB::kTransactionBytes);
           if (!kMulticastB || s % 2 == scheduler.m_)

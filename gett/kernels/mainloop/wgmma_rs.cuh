@@ -21,8 +21,8 @@
 #include "gett/contract/loops.cuh"
 #include "gett/core/fragment.cuh"
 #include "gett/core/vec.cuh"
-#include "gett/core/workspace.cuh"
 #include "gett/loader/wgmma_rs.cuh"
+#include "gett/mainloop/tile_sums.cuh"
 #include "gett/ptx/wgmma.cuh"
 
 namespace gett {
@@ -36,9 +36,9 @@ struct WgmmaRS {
   typedef typename Loader::KTiles KTiles;
   typedef typename Loader::Bars Bars;
   typedef typename Loader::Storage Storage;
-  typedef typename Traits::Acc Acc;
+  typedef TileSums<Traits, Store, Scheduler> Sums;
   static constexpr int kN = Loader::kN, kGroups = Loader::kGroups, kStages = Loader::kStages;
-  static constexpr int kHalves = Loader::kHalves, kParts = Loader::kParts, kRows = Loader::kRows;
+  static constexpr int kHalves = Loader::kHalves, kParts = Loader::kParts;
   static constexpr int kEmptyA = Loader::kEmptyA, kBarsA = Loader::kBarsA, kSharesA = Loader::kSharesA;
   static constexpr bool kForwardA = Loader::kForwardA;
   // The needs of the loaders: warps, before which no store warp stands, and registers of a thread.
@@ -112,14 +112,15 @@ struct WgmmaRS {
     // The phases of B's stages (bit 0), of A (bit 1) and of the staging buffer (bit 2), in one register.
     uint32 phases = 0;
     int stage = 0;
-    for (int t = Scheduler::first(p); t < p.tiles; t += Scheduler::step(p)) {
-      const KTiles k_tiles(p, Scheduler::kSplit ? Scheduler().locate(p, t).slice : 0);
+    const int last = Scheduler::end(p);
+    for (int t = Scheduler::first(p); t < last; t += Scheduler::step(p)) {
+      const KTiles k_tiles(p, t, Scheduler::kSplit ? Scheduler().locate(p, t).slice : 0);
       int left = k_tiles.count_;  // the last of which may be a part of one
+      if (Scheduler::kParts > 0 && left == 0) continue;  // a share that ends with its first tile
       const int first = k_tiles.first(left - 1) / Fragments::kPart;
       const int end = first + k_tiles.steps(left - 1) / Fragments::kPart;
-      Acc acc[1][kN / 2];
-#pragma unroll
-      for (int j = 0; j < kN / 2; ++j) acc[0][j] = Acc(0);
+      typename Sums::Accumulators acc;
+      Sums::zero(acc);
       wait_a(share, phases >> 1 & 1);
       a.load(start, kForwardA && left == 1 ? first / 2 : 0, true);
       int before = -1;  // the stage of B that is still being read
@@ -186,11 +187,9 @@ struct WgmmaRS {
       if (before >= 0) release_b(bars.empty + before * 8, lane);
       const TileId id = Scheduler().locate(p, opaque(t));  // located again, not kept through the main loop
       if constexpr (Scheduler::kSplit) {
-        if (!Scheduler::exists(p, id)) continue;
-        Acc* const to = partial_tile<kRows * kN>(p, id);
-        Fragment::for_each_pair<kN>(lane, [&](int m, int n, int i) {
-          store_partial_two<Scheduler, kRows, kN>(to, group * 64 + m, n, acc[0][i], acc[0][i + 1]);
-        });
+        if (Scheduler::exists(p, id)) Sums::leave_part(p, Scheduler(), id, t, acc, group, lane);
+      } else if (Sums::leave_part(p, Scheduler(), id, t, acc, group, lane)) {
+        if (!Store::kTmaStore) release_a(share + kEmptyA, lane);
       } else {
         epilogue.prepare(p, id);
         if constexpr (Store::kTmaStore) {

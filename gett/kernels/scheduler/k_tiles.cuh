@@ -39,12 +39,15 @@ template <class Params, class Scheduler> struct KTileIterator {
 // k-tiles are left over when all slices have equally many. Where they may be divided (kDivided), they are cut along k1
 // into halves or quarters for several slices. Each part needs all rows of A, but the slowest slice is a quarter behind
 // instead of a k-tile.
+//
+// Without slices a work tile has the k-tiles that the scheduler says, which are neighbours.
 template <class Scheduler, int kDepth, bool kDivided> struct RSKTiles {
-  int count_;                // k-tiles of this block, the last of which may be a part of one
+  int count_;                // k-tiles of the work tile, the last of which may be a part of one
   int whole_, slice_, cut_;  // whole ones; the slice; how often the last is halved
+  int begin_;                // the first one, without slices
 
   template <class Params>
-  GETT_DEVICE RSKTiles(const Params& p, int slice) : whole_(p.k_tiles), slice_(slice), cut_(0) {
+  GETT_DEVICE RSKTiles(const Params& p, int t, int slice) : whole_(p.k_tiles), slice_(slice), cut_(0), begin_(0) {
     if constexpr (kDivided) {
       whole_ = p.k_tiles / p.split_k;
       const int left = p.k_tiles - whole_ * p.split_k;
@@ -52,12 +55,17 @@ template <class Scheduler, int kDepth, bool kDivided> struct RSKTiles {
       count_ = whole_ + (slice < left << cut_);
     } else {
       if constexpr (Scheduler::kSplit) whole_ = (p.k_tiles - slice + p.split_k - 1) / p.split_k;
+      if constexpr (Scheduler::kParts > 0) {
+        const KTileRange range = Scheduler::k_tiles(p, t, 0);
+        begin_ = range.first;
+        whole_ = range.last - range.first;
+      }
       count_ = whole_;
     }
   }
-  // The number of the block's i-th k-tile.
+  // The number of the work tile's i-th k-tile.
   template <class Params> GETT_DEVICE int tile(const Params& p, int i) const {
-    if constexpr (!Scheduler::kSplit) return i;
+    if constexpr (!Scheduler::kSplit) return begin_ + i;
     const int own = kDivided && i >= whole_ ? slice_ >> cut_ : slice_;
     return own + i * p.split_k;
   }

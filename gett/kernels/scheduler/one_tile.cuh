@@ -1,5 +1,6 @@
-// The tile scheduler of the multistage kernels: one tile of D, or one slice of K of it, for each block. Blocks are
-// numbered along the raster; as many run at a time as the multiprocessors have room for. A second kernel adds slices.
+// The usual tile scheduler of the multistage kernels: one tile of D, or one slice of K of it, for each block. Blocks
+// are numbered along the raster; as many run at a time as the multiprocessors have room for. A second kernel adds
+// slices.
 #pragma once
 #include "gett/contract/schedulers.cuh"
 #include "gett/scheduler/raster.cuh"
@@ -13,8 +14,14 @@ struct OneTile {
   // Which way the elements of a partial tile run in the workspace: D's own.
   static constexpr bool kPartialsAlongM = Traits::kPartialsAlongM;
 
-  // The tile of this block.
-  template <class Params> static GETT_DEVICE TileId locate(const Params& p) { return locate_tile(p, blockIdx.x); }
+  static constexpr int kParts = 0;  // work tiles of a block that are parts of tiles
+
+  // The only work tile of a block.
+  template <class Params> static GETT_DEVICE int first(const Params&) { return blockIdx.x; }
+  template <class Params> static GETT_DEVICE TileId locate(const Params& p, int t) { return locate_tile(p, t); }
+  template <class Params> static GETT_DEVICE KTileRange k_tiles(const Params& p, int, int slice) {
+    return k_tile_range(p, slice);
+  }
 };
 
 }  // namespace gett

@@ -144,7 +144,7 @@ class HopperCost(StagingCost):
         """
         if self.mainloop.remakes and parts(self.plan) > 1:
             return False
-        if not self.mainloop.divides or tile.stationary or tile.exchange or tile.mma_tile is not None:
+        if not self.mainloop.divides(tile) or tile.stationary or tile.exchange or tile.mma_tile is not None:
             return False
         return PARTS * self.facts.sm_count * self.partial_bytes(tile) <= self.facts.workspace_limit
 

@@ -39,7 +39,7 @@ class LoopCost:
     remakes: bool = False
     by_box: bool = False  # whether what is asked depends on how the box of N lies, beside its rows
     waits_for_d: bool = False  # whether those who multiply wait until D's only staging buffer is empty
-    divides: bool = True  # whether stream-K may divide its tiles
+    divides: Callable[[WgmmaTile], bool] = lambda tile: True  # whether stream-K may divide such tiles
 
 
 def few_slices(k_tiles: int, tiles: int, sm_count: int) -> list[int]:
@@ -149,7 +149,7 @@ def fragment_replays(major: str, swizzle: int) -> int:
 
 SS = LoopCost(lambda x: x.ss, _ss, few_slices)
 GATHER = LoopCost(lambda x: x.gather, _gather, few_slices, remakes=True)
-RS = LoopCost(lambda x: x.rs, _rs, in_turn, divides=False)
+RS = LoopCost(lambda x: x.rs, _rs, in_turn, divides=lambda tile: tile.cluster[1] == 1)  # slices alone share A
 SPLIT = LoopCost(lambda x: x.split, _split, few_slices, remakes=True)
 SPLIT_COPIES = LoopCost(lambda x: x.split_copies, _split, few_slices, remakes=True)
 TF32 = LoopCost(lambda x: x.tf32, _tf32, few_slices, by_box=True)

@@ -19,7 +19,7 @@ from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest
 from gett.schedule.mainloops.multistage import multistage_registers
 from gett.schedule.spec.mainloop import Multistage
-from gett.schedule.spec.schedule import Schedule, Tiling
+from gett.schedule.spec.schedule import PARTS, Schedule, Tiling
 from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
 from layouts.modes import Strided
@@ -55,7 +55,15 @@ class MultistageCost:
         self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
 
     def estimate(self, s: Schedule) -> Estimate:
-        """Expected time of a schedule without a split, at the best split of K."""
+        """Expected time of a schedule without a split, at the best split of K, or where stream-K divides tiles."""
+        return fastest(self._ways(s))
+
+    def whole(self, s: Schedule) -> Estimate:
+        """The same without stream-K."""
+        return fastest(x for x in self._ways(s) if not x.stream_k)
+
+    def _ways(self, s: Schedule) -> list[Estimate]:
+        """The times of all ways to divide the work among blocks."""
         t, facts = s.tiling, self.facts
         cost_a, cost_b, cost_d = (self._traffic(tensor, t) for tensor in (A, B, D))
         read = self.read_a * cost_a + self.read_b * cost_b
@@ -67,17 +75,33 @@ class MultistageCost:
             wishes = (f * facts.sm_count // 2 // tiles for f in factors)
             splits = even_splits((min(wish, t.k.tiles // 2) for wish in wishes), t.k.tiles)
         # Slices that are meant to run at once take twice the time where one block fewer is resident.
-        registers = multistage_registers(t, s.multistage, self.size)
-        shares = self.factors.registers, 1.0
-        some, sure = (self._resident(registers, share, s.threads, s.smem.size) for share in shares)
+        some, sure = (self._resident_of(s, share) for share in (self.factors.registers, 1.0))
         # Tensor cores on batches whose operands both pass through registers take those of the limits.
         loop, k_tile = s.multistage, self._k_tile(s, cost_a, cost_b)
         fills = loop.tensor_cores and t.l is not None and loop.a.through_registers and loop.b.through_registers
         per_sm = {k: sure if fills or (k > 1 and not loop.tensor_cores) else some for k in splits}
-        found = fastest(self._split(s, k, k_tile, per_sm[k], tiles, read, written) for k in splits)
-        launch_us = self.device.launches.launch_us
+        found = [self._split(s, k, k_tile, per_sm[k], tiles, read, written) for k in splits]
+        if self._divides(s, tiles):
+            found.append(self._divided(s, k_tile, sure, tiles, read, written))
+        launch_us, factor = self.device.launches.launch_us, self._factor(s)
         of_kind: float = getattr(self.factors, self.factor_name(loop))
-        return replace(found, us=launch_us + of_kind * (found.us * self._factor(s) - launch_us))
+        return [replace(x, us=launch_us + of_kind * (x.us * factor - launch_us)) for x in found]
+
+    def at_once(self, s: Schedule) -> int:
+        """Blocks of a schedule that surely run at once."""
+        return self.facts.sm_count * self._resident_of(s, 1.0)
+
+    def partial_bytes(self, t: Tiling) -> int:
+        """Bytes of the partial sums of a tile, padding included."""
+        return t.shape[0] * t.shape[1] * self.type.accumulator_bytes
+
+    def _divides(self, s: Schedule, tiles: int) -> bool:
+        """Whether stream-K divides such tiles: some are left over, and the workspace holds their parts."""
+        t, at_once = s.tiling, self.at_once(s)
+        # Fewer tiles than blocks are better sliced: all of them would be divided.
+        if t.l is not None or tiles <= at_once or tiles % at_once * t.k.tiles < at_once:
+            return False
+        return PARTS * at_once * self.partial_bytes(t) <= self.facts.workspace_limit
 
     def _factor(self, s: Schedule) -> float:
         """Factor on the time that the units, memory and the launch make, but for that of the kind of kernel."""
@@ -178,6 +202,24 @@ class MultistageCost:
             bound = "latency"
         return Estimate(device.launches.launch_us + main + reduce, bound, split)
 
+    def _divided(self, s: Schedule, k_tile: KTile, per_sm: int, tiles: int, read: float, written: float) -> Estimate:
+        """Time where stream-K divides the tiles that are left over; as `_split` otherwise.
+
+        Each block has an equal share of all k-tiles, and begins and ends two parts beside its whole tiles.
+        """
+        t, device, (busy, latency, begin, bound) = s.tiling, self.device, k_tile
+        at_once = self.facts.sm_count * per_sm
+        whole, left = divmod(tiles, at_once)
+        steps = tiles * t.k.tiles / at_once * self.factors.stream_k
+        tail = t.m.size * t.n.size / 32 * (self.tile.staged_clocks + 8 / s.epilogue.store.vector)
+        clocks = steps * max(per_sm * busy * self._waits(per_sm * s.threads), latency)
+        clocks += (whole + PARTS) * (begin / per_sm + per_sm * tail)
+        memory = self._memory_us(read, written)
+        bound = "DRAM" if memory >= clocks / self.clocks_of_us else bound
+        parts = 2.0 * (at_once + left) * self.partial_bytes(t) / device.memory.copy_tbps * 1e-6
+        us = 2 * device.launches.launch_us + self._main(clocks, memory) + parts
+        return Estimate(us, bound, 1, stream_k=True)
+
     def _k_tile(self, s: Schedule, cost_a: float, cost_b: float) -> KTile:
         t, loop, rates, tile = s.tiling, s.multistage, self.rates, self.tile
         math_clocks, fragments, products = self._arithmetic(t.shape, loop.warps, s.threads, t.batches)
@@ -244,6 +286,11 @@ class MultistageCost:
         if self.tensor_cores:
             return 1.0
         return 1.0 + self.factors.few_warps / max(1.0, threads / 128) ** 2
+
+    def _resident_of(self, s: Schedule, share: float) -> int:
+        """Blocks of a schedule that a multiprocessor holds where kernels take a share of the expected registers."""
+        registers = multistage_registers(s.tiling, s.multistage, self.size)
+        return self._resident(registers, share, s.threads, s.smem.size)
 
     def _resident(self, registers: int, share: float, threads: int, smem: int) -> int:
         """Blocks of so many threads and bytes that a multiprocessor holds, where kernels take a share of registers."""

@@ -120,6 +120,19 @@ def block(x: Lowered) -> Reasons:
             yield f"block_{name} = {side} is no multiple of {count} warps times {step}"
 
 
+def stream_k(x: Lowered) -> Reasons:
+    """Stream-K divides tiles of one batch among single blocks, no more than a GPU holds, in shares of whole k-tiles."""
+    made, most = x.s.scheduler, x.facts.sm_count * x.facts.blocks_per_sm
+    if not made.stream_k:
+        return
+    if made.cluster != (1, 1) or made.blocks > most:
+        yield f"{made.blocks} blocks in clusters of {made.cluster}, a GPU holds {most}, of 1 each"
+    elif x.s.tiling.l is not None:
+        yield f"{x.s.tiling.batches} batches in a block take all of K"
+    else:
+        yield from common.shares(x)
+
+
 def k_table(x: Lowered) -> Reasons:
     """Offsets along K come from a table where K is flattened, and only there."""
     box = x.s.tiling.k
@@ -165,7 +178,7 @@ LIMITS = (common.shared_memory, common.threads, accesses, registers, common.boxe
 """What a search runs into. It meets the rest by construction; schedules made by hand or read from a file need not."""
 
 RULES = (
-    *(common.groups, common.parts, common.source, tensor_cores, block, k_table),
+    *(common.groups, common.parts, common.source, stream_k, tensor_cores, block, k_table),
     *(common.split, common.workspace, common.grid, *LIMITS, loaders, common.vector),
 )
 

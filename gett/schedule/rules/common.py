@@ -94,11 +94,11 @@ def boxes(x: Lowered) -> Reasons:
 
 
 def parts(x: Lowered) -> Reasons:
-    """A block makes one tile of one MMA tile, and stores vectors; of sums, single elements."""
+    """A block makes one tile of one MMA tile, but for stream-K, and stores vectors; of sums, single elements."""
     loop, store, scheduler = x.s.mainloop, x.s.epilogue.store, x.s.scheduler
     if x.s.epilogue.source_map is not None:
         yield f"C by 1 tensor map, which a {type(loop).__name__} has no warp for"
-    if scheduler.persistent or x.s.tiling.mma_tiles != 1:
+    if (scheduler.persistent and not (scheduler.stream_k and loop.divides)) or x.s.tiling.mma_tiles != 1:
         yield f"1 tile, not those of a {type(scheduler).__name__} of {x.s.tiling.mma_tiles} MMA tiles"
     vector = loop.stored_vector or store.vector
     if store.stage is not None or store.vector != vector:
@@ -147,6 +147,14 @@ def split(x: Lowered) -> Reasons:
     each = 1 if x.s.mainloop.in_turn else -(-k_tiles // split)
     if split > 1 and (split - 1) * each >= k_tiles:
         yield f"{split} slices of {each} out of {k_tiles} k-tiles leave one empty"
+
+
+def shares(x: Lowered) -> Reasons:
+    """Stream-K divides tiles that are left over, in shares of a k-tile or more; nothing else does."""
+    if x.s.scheduler.stream_k:
+        left, k_tiles = x.clusters % x.s.shares, x.s.tiling.k.tiles
+        if not x.s.shares <= left * k_tiles <= MOST:
+            yield f"{left} tiles of {k_tiles} k-tiles are left over, for {x.s.shares} shares of one or more"
 
 
 def workspace(x: Lowered) -> Reasons:

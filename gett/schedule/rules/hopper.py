@@ -13,11 +13,11 @@ import numpy as np
 
 from gett.hw.dtypes import data_type
 from gett.ir.contraction import Operand
+from gett.schedule.rules.common import shares
 from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.rules.smem_places import coordinates, copied_places, wgmma_places
 from gett.schedule.spec import hopper_needs as needs
 from gett.schedule.spec.loader import Repeats, Stationary
-from layouts.domains import MOST
 from layouts.modes import Strided
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
@@ -66,14 +66,12 @@ def batches_together(x: Lowered) -> Reasons:
 
 def stream_k(x: Lowered) -> Reasons:
     """Stream-K divides tiles that are left over, in shares of a k-tile or more, where stages and D's tile allow it."""
-    made, loop, store, t = x.s.scheduler, x.s.hopper, x.s.epilogue.store, x.s.tiling
-    if not made.stream_k:
+    loop, store, t = x.s.hopper, x.s.epilogue.store, x.s.tiling
+    yield from shares(x)
+    if not x.s.scheduler.stream_k:
         return
-    left = x.clusters % x.s.shares
-    if not x.s.shares <= left * t.k.tiles <= MOST:
-        yield f"{left} tiles of {t.k.tiles} k-tiles are left over, for {x.s.shares} shares of one or more"
-    if loop.keeps or loop.in_turn:
-        yield f"the {t.k.tiles} k-tiles of a {type(loop).__name__} stay, or are dealt out in turn"
+    if loop.keeps:
+        yield f"the {t.k.tiles} k-tiles of an operand of a {type(loop).__name__} stay"
     if store.exchange is not None or store.reuse_mainloop_smem or t.mma_tiles > 1:
         yield f"a tile of {t.mma_tiles} MMA tiles that two blocks store, or that is staged where stages are"
 

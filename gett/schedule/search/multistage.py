@@ -19,7 +19,7 @@ from gett.schedule.search.loaders import operand_loader
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
-from gett.schedule.spec.schedule import Forecast, OneTile, Schedule, Tiling
+from gett.schedule.spec.schedule import PARTS, Forecast, OneTile, Schedule, StreamK, TileScheduler, Tiling
 from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
@@ -46,7 +46,7 @@ class MmaTile:
 
 
 class MultistageSearch(Search[Schedule]):
-    """What may be tried for one plan, a matrix product; a choice is a schedule without a split of K.
+    """What may be tried for one plan, a matrix product; a choice is a schedule whose tiles take all of K.
 
     As a `fallback` it tries only tiles that meet the limits of a thread whatever the strides are. `refusal` says why
     the last tile was refused, "" where none was.
@@ -108,25 +108,34 @@ class MultistageSearch(Search[Schedule]):
             yield from self._schedules(more)
 
     def estimate(self, choice: Schedule) -> Estimate:
-        """Expected time at the best split of K."""
+        """Expected time at the best split of K, or where stream-K divides tiles."""
         return self.cost.estimate(choice)
 
     def lower(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
-        """The schedule with its split."""
+        """The schedule with its split, or with its tiles divided by stream-K and without."""
+        yield self._lowered(choice, estimate)
+        if estimate.stream_k:
+            yield self._lowered(choice, self.cost.whole(choice))
+
+    def _lowered(self, choice: Schedule, estimate: Estimate) -> Schedule:
         t, loop = choice.tiling, choice.multistage
-        count = t.tiles(self.plan.extent_l)
-        partial_bytes = t.shape[0] * t.shape[1] * self.cost.type.accumulator_bytes
-        limit = self.facts.workspace_limit
+        count, partial_bytes = t.tiles(self.plan.extent_l), self.cost.partial_bytes(t)
+        limit, group_m, at_once = self.facts.workspace_limit, choice.scheduler.group_m, self.cost.at_once(choice)
         split, workspace = bounded_split(estimate.split_k, partial_bytes, count, t.k.tiles, limit)
+        scheduler: TileScheduler = OneTile(group_m, split)
+        if estimate.stream_k:
+            scheduler, workspace = StreamK(at_once, group_m), PARTS * at_once * partial_bytes
         (m, n, k), useful = t.shape, t.m.efficiency(t.shape[0]) * t.n.efficiency(t.shape[1])
         reasons = [f"{m} x {n} x {k} tiles", f"{useful:.0%} of them useful"]
         if split > 1:
             reasons.append(f"K in {split} slices because {count} tiles leave SMs idle")
         if loop.k_table:
             reasons.append("K flattened through an offset table")
+        if estimate.stream_k:
+            reasons.append("those left over divided")
         forecast = Forecast(estimate.us, estimate.bound, ", ".join(reasons))
-        made = replace(choice, scheduler=OneTile(choice.scheduler.group_m, split), workspace_bytes=workspace)
-        return [replace(made, smem=smem(made, self.plan), forecast=forecast)]
+        made = replace(choice, scheduler=scheduler, workspace_bytes=workspace)
+        return replace(made, smem=smem(made, self.plan), forecast=forecast)
 
     def _schedules(self, tile: MmaTile) -> list[Schedule]:
         """Those of one tile that break no limit: one for each combination of boxes."""

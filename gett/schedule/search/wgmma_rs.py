@@ -67,9 +67,10 @@ class WgmmaRSSearch(HopperSearch):
 
     def split(self, tile: WgmmaTile, estimate: Estimate) -> tuple[int, int]:
         """Slices of K, to which k-tiles are dealt out in turn: they may differ by one."""
-        rows, columns, _ = tile.shape
+        if estimate.stream_k:
+            return super().split(tile, estimate)
         slices = estimate.split_k
-        return slices, slices * self.tiles(tile) * rows * columns * 4 if slices > 1 else 0
+        return slices, slices * self.tiles(tile) * self.cost.partial_bytes(tile) if slices > 1 else 0
 
     def loads(self, plan: GemmPlan, tile: WgmmaTile) -> tuple[Loader, Loader] | None:
         """A k-tile of A, [row][k2][k1], and a slab of B, [n][k2] at one k1; where blocks share A, one's part of k2."""

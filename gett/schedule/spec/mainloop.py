@@ -23,6 +23,7 @@ class AnyMainloop:
     sums: ClassVar[bool] = True  # whether it sums over K, so that K may be sliced
     many_batches: ClassVar[bool] = False  # whether a block may make several batches
     in_turn: ClassVar[bool] = False  # whether slices of K take k-tiles in turn, not neighbours
+    divides: ClassVar[bool] = False  # whether stream-K may divide its tiles
     one_group: ClassVar[bool] = False  # whether it tells no groups of D's modes apart: batches are in the box of M
 
     @property
@@ -45,6 +46,7 @@ class Multistage(AnyMainloop):
     k_table: bool = False
 
     many_batches: ClassVar[bool] = True
+    divides: ClassVar[bool] = True
 
     @property
     def kind(self) -> str:
@@ -68,6 +70,7 @@ class WarpSpecialised(AnyMainloop):
     a: HopperLoader
     b: HopperLoader
     warpgroups: int
+    divides: ClassVar[bool] = True
     many_mma_tiles: ClassVar[bool] = False  # whether several MMA tiles may make a tile of D
     # Whether each operand's tile has K in its own order, the mode of its rows first.
     own_k_order: ClassVar[bool] = False

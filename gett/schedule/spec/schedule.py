@@ -104,7 +104,7 @@ class PersistentPanel(AnyScheduler):
 
 @dataclass(frozen=True, slots=True)
 class StreamK(AnyScheduler):
-    """One block a multiprocessor; the tiles that do not fill all of them in whole waves are divided among them.
+    """As many blocks as run at once; the tiles that do not fill all of them in whole waves are divided among them.
 
     The k-tiles of these tiles, end to end, are dealt out to the clusters in equal shares. Their partial sums are added
     in a fixed order by a second kernel. The other tiles are made whole.

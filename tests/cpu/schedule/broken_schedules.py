@@ -273,7 +273,7 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.plain, lambda s: stream_k(s, 1)),
         changed(hopper.plain, lambda s: stream_k(tiling(s, k=Box.of_cuts(s.tiling.k.extents, {0: 4096})), 120)),
         changed(hopper.stationary, lambda s: stream_k(s, 5)),
-        changed(hopper.registers, lambda s: stream_k(s, 7)),
+        changed(hopper.unsliced, lambda s: stream_k(s, s.cluster[0] * s.cluster[1])),
         changed(hopper.mma_tiles, lambda s: stream_k(s, 5)),
         changed(hopper.exchanging, lambda s: stream_k(s, 10)),
     ],
@@ -441,5 +441,8 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     ],
     "columns": [beside_c],
     "per warpgroup": [padded_rows],
-    "sharing a": [changed(hopper.shared_registers, lambda s: loop(s, per_warpgroup_a=False))],
+    "sharing a": [
+        changed(hopper.shared_registers, lambda s: loop(s, per_warpgroup_a=False)),
+        changed(hopper.shared_registers, lambda s: stream_k(s, 10)),
+    ],
 }  # fmt: skip

@@ -32,6 +32,7 @@ from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box, TileDim
 from tests.cases import AWKWARD, small_tccg
 from tests.cpu.schedule.broken_streams import broken
+from tests.cpu.schedule.changed_schedules import stream_k
 from tests.sampling import slow_but
 
 FACTS = arch_facts("sm_80")
@@ -106,11 +107,30 @@ def misplaced(s: Schedule) -> Schedule:
     return replace(s, smem=replace(s.smem, offsets=s.smem.offsets + 16))
 
 
+def in_pairs(s: Schedule) -> Schedule:
+    """Blocks of stream-K in clusters of two."""
+    return replace(s, scheduler=replace(s.scheduler, cluster=(2, 1)))
+
+
+def batched() -> Schedule:
+    """A schedule whose blocks make two batches."""
+    return next(
+        s
+        for s in best_schedules([MultistageSearch(BATCHED, FACTS)], 60)
+        if s.tiling.l is not None and s.tiling.tiles(BATCHED.extent_l) % 50
+    )
+
+
+BATCHED = plan_of("ijl,jkl->ikl", l=16, i=190, j=230, k=210)
 TRANSPOSED_A = plan_of("ji,jk->ik", align=(2, 256, 256), i=512, j=512, k=512)
 
 MULTISTAGE: dict[str, tuple[Callable[[], Made], str]] = {
     "groups": (lambda: (multistage(GEMM, boxes={"m": cut(500, 64)}), GEMM), r"box_m is for extents \(500,\)"),
     "parts": (lambda: (replace(multistage(GEMM), scheduler=PersistentRaster(108)), GEMM), "not those of a Persistent"),
+    "stream k": (lambda: (stream_k(multistage(GEMM), 8), GEMM), "0 tiles of 16 k-tiles are left over, for 8 shares"),
+    "stream k, blocks": (lambda: (stream_k(multistage(GEMM), 5000), GEMM), "5000 blocks in clusters of .1, 1."),
+    "stream k, clusters": (lambda: (in_pairs(stream_k(multistage(GEMM), 50)), GEMM), "50 blocks in clusters of .2, 1."),
+    "stream k, batches": (lambda: (stream_k(batched(), 50), BATCHED), "[0-9]+ batches in a block take all of K"),
     "source": (lambda: (replace(multistage(GEMM), epilogue=Epilogue(multistage(GEMM).epilogue.store, VectorSource())),
                         GEMM), "there is no C"),
     "tensor cores": (lambda: (multistage(p := plan_of("ij,jk->ik", "float32", i=512, j=512, k=512)), p),

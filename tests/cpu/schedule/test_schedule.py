@@ -59,6 +59,9 @@ def check_hard_limits(plan: GemmPlan, s: Schedule) -> None:
         assert s.workspace_bytes == s.split_k * tiles * m * n * itemsize(data_type(dtype).accumulator)
         per = -(-tiling.k.tiles // s.split_k)
         assert (s.split_k - 1) * per < tiling.k.tiles <= s.split_k * per
+    elif s.scheduler.stream_k:
+        assert s.workspace_bytes == 2 * s.shares * m * n * itemsize(data_type(dtype).accumulator)
+        assert tiling.tiles(plan.extent_l) > s.shares, "the others are whole"
     else:
         assert s.workspace_bytes == 0
     check_smem(plan, s)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from gett.explain.detail import explain_gemm
 from gett.hw.archs import arch_facts
 from gett.schedule.legality import can_implement
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.multistage import MultistageSearch, mma_tiles
 from gett.schedule.search.select import select_schedule
+from gett.schedule.spec.schedule import OneTile
+from tests.by_hand import streamed
 from tests.cpu.host_blocks import run_kernel
 from tests.cpu.stream_plans import large, plan_for
+from tests.specs import few
 
 FACTS = arch_facts("sm_90a")
 CASES = [
@@ -71,3 +76,64 @@ def test_k_is_cut_into_more_slices_than_multiprocessors() -> None:
     """One warp a scheduler would wait for its own loads."""
     schedule = select_schedule(large("ik,kj->ij", "complex64", i=31, k=1_000_000, j=84), "sm_90a")
     assert schedule.split_k > 2 * FACTS.sm_count
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "shapes", "dtype", "c"),
+    [
+        ("ik,kj->ij", [(90, 70), (70, 100)], "float32", ""),
+        ("ik,jk->ji", [(90, 70), (100, 70)], "complex64", "C"),
+        ("abk,kcb->abc", [(40, 3, 50), (50, 40, 3)], "int32", ""),
+        ("kil,ljk->ij", [(5, 70, 13), (13, 60, 5)], "float64", ""),  # offsets along K come from a table
+    ],
+)
+def test_tiles_divided_by_stream_k_are_exact(
+    subscripts: str, shapes: list[tuple[int, ...]], dtype: str, c: str, tmp_path: Path
+) -> None:
+    """Blocks make parts of tiles first, then whole tiles; the second kernel adds the parts."""
+    plan, _ = plan_for(subscripts, shapes, dtype, with_c=bool(c))
+    rng = np.random.default_rng(1)
+
+    def numbers(shape: tuple[int, ...]) -> np.ndarray:
+        x = rng.integers(-3, 4, shape)
+        return (x + 1j * rng.integers(-3, 4, shape) if dtype.startswith("complex") else x).astype(dtype)
+
+    a, b = map(numbers, shapes)
+    wanted = np.einsum(subscripts, a, b)
+    added = numbers(wanted.shape)
+    arrays = dict(zip("ba" if plan.swapped else "ab", (a, b), strict=True)) | ({"c": added} if c else {})
+    search = MultistageSearch(plan, few(FACTS, 2))
+    search.tensor_cores = search.cost.tensor_cores = False
+    divided = [made for s in best_schedules([search], 60) if (made := streamed(s, plan, FACTS)) is not None]
+    small = sorted(divided, key=lambda s: s.tiling.shape)
+    assert small
+    for s in {s.multistage.k_table: s for s in reversed(small)}.values():
+        tiles = s.tiling.tiles(plan.extent_l)
+        assert tiles > s.shares, "whole tiles and parts"
+        d = np.full_like(wanted, 99)
+        run_kernel(tmp_path, plan, s, arrays, d, beta=3 if c else 0)
+        np.testing.assert_array_equal(d, wanted + 3 * added if c else wanted)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_stream_k_is_taken_where_tiles_leave_most_of_a_wave_idle(arch: str, dtype: str) -> None:
+    plan, facts = large("ik,kj->ij", dtype, i=2304, k=2048, j=2048), arch_facts(arch)
+    best, *others = best_schedules([MultistageSearch(plan, facts)], 12)
+    tiles = best.tiling.tiles(1)
+    assert best.scheduler.stream_k
+    assert 0 < tiles % best.shares < best.shares < tiles
+    assert can_implement(best, plan, facts) is None
+    assert "stream-K: tiles left over are divided" in explain_gemm(plan, best)
+    same = [s for s in others if s.tiling == best.tiling and s.mainloop == best.mainloop]
+    assert [s.scheduler for s in same if not s.scheduler.stream_k] == [OneTile(best.scheduler.group_m)]
+    limited = replace(facts, workspace_limit=best.workspace_bytes - 1)
+    found = best_schedules([MultistageSearch(plan, limited)], 12)
+    assert all(s.workspace_bytes < best.workspace_bytes for s in found)
+
+
+def test_whole_waves_are_not_divided() -> None:
+    plan = large("ik,kj->ij", "float64", i=128 * 12, k=2048, j=128 * 11)
+    found = best_schedules([MultistageSearch(plan, FACTS)], 4)
+    assert found[0].tiling.tiles(1) % FACTS.sm_count == 0
+    assert not found[0].scheduler.stream_k

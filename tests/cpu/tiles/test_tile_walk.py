@@ -94,6 +94,35 @@ int main() {
   }
 }
 """
+RS_K_TILES = r"""
+using namespace gett;
+struct Params { int tiles_m, tiles_n, group_m, split_k, tiles, k_tiles, shares, share_k_tiles, longer_shares; };
+struct Shape {
+  typedef ::Params Params;
+  static constexpr int kClusterM = 1, kClusterN = 1, kTileDistance = 1, kOrderedClusters = 0;
+  static constexpr bool kSplit = false, kPartialsAlongM = false;
+};
+template <class Scheduler> void walk(const Params& p) {
+  for (int block = 0; block < SHARES; ++block) {
+    blockIdx.x = block;
+    for (int t = Scheduler::first(p); t < Scheduler::end(p); t += Scheduler::step(p)) {
+      const TileId id = Scheduler().locate(p, t);
+      const RSKTiles<Scheduler, 16, false> k_tiles(p, t, id.slice);
+      for (int i = 0; i < k_tiles.count_; ++i) {
+        const int k = k_tiles.tile(p, i), first = k_tiles.first(i);
+        printf("%d %d %d %d %d %d\n", block, id.m, id.n, k, first, first + k_tiles.steps(i));
+      }
+    }
+  }
+}
+int main() {
+  const int left = M * N % SHARES, all = left * K;
+  gridDim.x = SHARES;
+  walk<StreamK<Shape>>({M, N, 2, 1, M * N - left + 2 * SHARES, K, SHARES, all / SHARES, all % SHARES});
+  printf("whole\n");
+  walk<PersistentRaster<Shape>>({M, N, 2, 1, M * N, K, 0, 0, 0});
+}
+"""
 # Tiles along a line, lines, blocks: the first of an H200, others with blocks left over and lines of one tile.
 SHAPES = ((1128, 3, 132), (9, 2, 132), (40, 6, 132), (30, 4, 131), (5, 4, 7), (7, 5, 6), (8, 1, 3), (1, 2, 2))
 
@@ -184,3 +213,24 @@ def test_shares_of_stream_k_are_equal_and_their_parts_are_added_in_order(
         each = clusters % shares * k_tiles / shares
         assert all(each - 1 < length < each + 1 for length in lengths.values())
         assert len(lengths) == shares
+
+
+@pytest.mark.parametrize(("tiles", "k_tiles", "shares"), [((5, 4), 9, 7), ((3, 2), 40, 4), ((2, 1), 3, 6)])
+def test_k_tiles_of_operands_along_two_modes_are_those_of_the_shares(
+    tmp_path: Path, tiles: tuple[int, int], k_tiles: int, shares: int
+) -> None:
+    """Each once and whole, neighbours in turn; and all of them in one block where no tile is divided."""
+    constants = {"M": tiles[0], "N": tiles[1], "K": k_tiles, "SHARES": shares}
+    defines = "".join(f"#define {name} {x}\n" for name, x in constants.items())
+    out = run_host(tmp_path, includes("scheduler/k_tiles") + defines + RS_K_TILES).decode()
+    divided, whole = (
+        [tuple(map(int, line.split())) for line in part.splitlines() if line] for part in out.split("whole")
+    )
+    every = sorted((m, n, k, 0, 16) for m in range(tiles[0]) for n in range(tiles[1]) for k in range(k_tiles))
+    for found in (divided, whole):
+        assert sorted(x[1:] for x in found) == every
+        blocks: dict[tuple[int, ...], list[int]] = {}
+        for block, m, n, k, *_ in found:
+            blocks.setdefault((block, m, n), []).append(k)
+        assert all(ks == [*range(ks[0], ks[0] + len(ks))] for ks in blocks.values())
+        assert (len(blocks) == tiles[0] * tiles[1]) == (found is whole)
