@@ -60,7 +60,7 @@ class Ragged:
     """
 
     group: Literal["m", "n", "k"]
-    ends: Literal["int32", "int64"]
+    ends: str
 
 
 @dataclass(frozen=True, slots=True)
