@@ -99,7 +99,7 @@ def make_plan(request: PlanRequest, replan: Callable[..., ContractionPlan]) -> C
         build = partial(make_contraction, subscripts.names, extents, precision=precision)
         build_last = partial(build, d=d_operand, c=c_operand, epilogue=request.epilogue, extras=extras)
         facts = None if request.arch == "cpu" else limited_facts(request.arch, request.workspace_limit)
-        intermediate = partial(_intermediate, extents=extents, alignment=d_operand.alignment)
+        intermediate = partial(_intermediate, extents=extents, alignment=_new_alignment(request))
         tensors = varying if len(path) > 1 else sources
         whole = _contractions(path, tensors, (dtype, wide, short), factors, facts, intermediate, build, build_last)
         steps = _make_steps(whole, len(sources), request.arch, wide)

@@ -50,12 +50,13 @@ class Recorder:
         self._calls: list[Call] = []
         stream = ctypes.c_void_p()
         self._do("cuStreamCreate", ctypes.byref(stream), _NON_BLOCKING)
-        self._stream = stream
+        self._stream, self._recording = stream, False
         try:
             self._do("cuStreamBeginCapture_v2", stream, _THREAD_LOCAL)
         except Exception:
             self.close()
             raise
+        self._recording = True
 
     @property
     def stream(self) -> int:
@@ -86,6 +87,7 @@ class Recorder:
     def end(self) -> LaunchGraph:
         """The graph of all launches."""
         graph, made = ctypes.c_void_p(), ctypes.c_void_p()
+        self._recording = False
         self._do("cuStreamEndCapture", self._stream, ctypes.byref(graph))
         try:
             self._do("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_uint64(0))
@@ -95,9 +97,11 @@ class Recorder:
         return LaunchGraph(self._driver, graph, made, self._nodes, self._calls)
 
     def close(self) -> None:
-        """Give up what is being recorded."""
+        """Give up what is being recorded, and the stream."""
         graph = ctypes.c_void_p()
-        if not self._driver.function("cuStreamEndCapture")(self._stream, ctypes.byref(graph)) and graph.value:
+        if self._recording:
+            self._driver.function("cuStreamEndCapture")(self._stream, ctypes.byref(graph))
+        if graph.value:
             self._driver.function("cuGraphDestroy")(graph)
         self._driver.function("cuStreamDestroy_v2")(self._stream)
 
