@@ -122,7 +122,7 @@ class LaunchGraph:
             params = _KernelNode(function.value, (c.grid_x, c.grid_y, c.grid_z), (c.block_x, c.block_y, c.block_z),
                                  c.smem_bytes, arguments.value, None, None, None)  # fmt: skip
             self._changes.append((ctypes.c_void_p(node), ctypes.byref(params), params))
-        weakref.finalize(self, _destroy, driver, graph, made)
+        weakref.finalize(self, _destroy, driver, graph, made).atexit = False  # the process's end frees them itself
 
     def change(self, number: int) -> int:
         """Give a launch the arguments that its call has now; returns the driver's code."""
