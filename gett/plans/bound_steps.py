@@ -68,6 +68,10 @@ class BoundSteps:
             self._bound[request.device] = _executables(steps)
         self._settled = request.device is not None or request.arch == "cpu"
 
+    def __reduce__(self) -> Any:
+        """Another process makes the plan again: kernels, which are a process's own, come from the cache on disk."""
+        return _again, (self._replan, self._request)
+
     def executable_on(self, device: int) -> Any:
         """The one executable that runs the plan on arrays of a device, on operands and into `out` as they are.
 
@@ -223,6 +227,10 @@ class BoundSteps:
         if not self._settled or not self._bound:  # from now on the plan shows what runs here
             self.steps, self._settled = steps, True
         return self._bound.setdefault(device, _executables(steps))
+
+
+def _again(replan: Callable[..., Any], request: PlanRequest) -> Any:
+    return replan(request)
 
 
 def _executables(steps: Sequence[Step]) -> tuple[Executable, ...]:

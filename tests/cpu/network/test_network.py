@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import itertools
+import pickle
+import threading
 import weakref
 from dataclasses import replace
 
@@ -202,3 +204,14 @@ def test_intermediates_lie_as_new_arrays_do_whatever_the_result_does():
     first, second = (find_plan(replace(request, out=place)).steps for place in places)
     assert first[0].gemm.signature == second[0].gemm.signature
     assert first[-1].gemm.signature != second[-1].gemm.signature
+
+
+def test_plans_pickle_without_what_is_bound_to_devices():
+    plan = gett.plan("ij,jk,kl->il", *[((6, 6), "float64")] * 3)
+    plan._bound[7] = (threading.Lock(),)
+    text = pickle.dumps(plan)
+    gett.plan_cache.clear()
+    other = pickle.loads(text)
+    assert 7 not in other._bound
+    x = np.arange(36.0).reshape(6, 6)
+    np.testing.assert_array_equal(other(x, x, x), x @ x @ x)
