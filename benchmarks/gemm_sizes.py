@@ -15,6 +15,7 @@ import gett
 from benchmarks import environment
 from benchmarks.ahead import compile_ahead
 from benchmarks.cases import ELEMENT_TYPES, Case
+from benchmarks.conversions import L2_BYTES
 from benchmarks.records import write_text
 from benchmarks.report import geometric_mean
 from benchmarks.timing import GpuTimer, measure_cpu
@@ -27,7 +28,6 @@ KINDS = ("float16", "tf32", "float64", "complex128")
 STEP, MOST = 128, 4096
 LONG = 16  # times as long one side of a product that is not square is
 BUDGET_US = 20_000.0
-L2_BYTES = 50 << 20
 
 
 def products(step: int = STEP, most: int = MOST) -> list[Case]:

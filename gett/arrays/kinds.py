@@ -80,6 +80,9 @@ class ArrayKind(Protocol):
     def arch(self, device: int) -> str:
         """What to plan for on a device: `"cpu"` or e.g. `"sm_90a"`."""
 
+    def stream(self) -> int:
+        """The handle of the current stream; 0 where there are none."""
+
 
 class NumpyKind:
     """NumPy arrays."""
@@ -133,6 +136,9 @@ class NumpyKind:
 
     def arch(self, device: int) -> str:
         return "cpu"
+
+    def stream(self) -> int:
+        return 0
 
 
 class CupyKind:
@@ -197,6 +203,9 @@ class CupyKind:
         from gett.runtime.device import device_facts
 
         return device_facts(device).arch
+
+    def stream(self) -> int:
+        return int(self.module.cuda.get_current_stream().ptr)
 
     def asarray(self, value: Any, device: int) -> Any:
         """A scalar as a 0-d array on a device."""

@@ -323,7 +323,6 @@ class TorchKind:
         )
 
     def stream(self) -> int:
-        """The handle of the current stream."""
         return int(self._stream(self._number))
 
     def _workspace(self, nbytes: int) -> Any:

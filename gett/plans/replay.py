@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gett.arrays.kinds import ArrayKind, CupyKind
-from gett.arrays.torch import TorchKind
+from gett.arrays.kinds import ArrayKind
 from gett.errors import GettError
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.network.running import Ending, Turn
@@ -154,7 +153,7 @@ class Replay:
 
     def __call__(self, operands: Sequence[Any], ending: Ending) -> bool:
         """Play the steps on the current stream; whether that was possible, else nothing was launched."""
-        stream = _stream(self._kind)
+        stream = self._kind.stream()
         if self._failed or not self._lock.acquire(blocking=False):
             return False
         try:
@@ -276,14 +275,6 @@ def _ranges(counts: Iterable[int]) -> Iterator[range]:
     for count in counts:
         yield range(start, start + count)
         start += count
-
-
-def _stream(kind: ArrayKind) -> int:
-    """The handle of the current stream."""
-    if isinstance(kind, CupyKind):
-        return int(kind.module.cuda.get_current_stream().ptr)
-    assert isinstance(kind, TorchKind)
-    return kind.stream()
 
 
 def replay_for(

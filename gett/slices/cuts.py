@@ -182,28 +182,29 @@ class Costs:
         total = Traffic(sum(x.all for x in moved), sum(x.busiest for x in moved))
         whole = self._d.nbytes
         if any(m not in self.network.output for m in cut):
-            sums = sums_traffic(whole, n, stays=shard is not None)
-            share = whole if sums.busiest == whole else whole * (n - 1) // n
-            return total, replace(sums, busiest=sums.busiest + int(1.5 * self.gathering * share))  # read, read, written
+            return total, sums_traffic(whole, n, self.gathering, stays=shard is not None)
         if (shard is None) if not cut else (shard in cut):
             return total, Traffic(0, 0)
         return total, Traffic(whole * (n - 1) // n, whole * (n - 1) // n)
 
 
-def sums_traffic(nbytes: int, devices: int, *, stays: bool = False) -> Traffic:
+def sums_traffic(nbytes: int, devices: int, gathering: float, *, stays: bool = False) -> Traffic:
     """Of partial sums on all devices, which are added on the first; of more than two each adds a share.
 
     Args:
         nbytes: Of the total.
         devices: How many there are.
+        gathering: As `operand_traffic` takes it: two elements are read and one is written for each that is added.
         stays: Whether each keeps its share.
     """
     others = devices - 1
+    share = nbytes * others // devices
     if stays:
-        return Traffic(nbytes * others, nbytes * others // devices)
+        return Traffic(nbytes * others, share + int(1.5 * gathering * share))
     if devices < 3:
-        return Traffic(nbytes * others, nbytes * others)
-    return Traffic(nbytes * others + nbytes * others // devices, 2 * nbytes * others // devices)
+        return Traffic(nbytes * others, nbytes * others + int(1.5 * gathering * nbytes * others))
+    busiest = 2 * nbytes * others // devices
+    return Traffic(nbytes * others + share, busiest + int(1.5 * gathering * share))
 
 
 def operand_traffic(

@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,17 +64,27 @@ class _Held:
     busy: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Share:
     """What one device computes of a job.
 
     Attributes:
+        job: The job.
         nodes: Sums of consecutive slices.
-        spans: The indices that its slices have together along each sliced mode.
     """
 
+    job: Job
     nodes: Sequence[Node]
-    spans: Mapping[int, range]
+
+    @cached_property
+    def spans(self) -> Mapping[int, range]:
+        """The indices that its slices have together along each sliced mode, which sharded tensors ask for."""
+        found: dict[int, range] = {}
+        for place in _places(self.job, self.nodes):
+            for mode, x in place.items():
+                known = found.get(mode, x)
+                found[mode] = range(min(known.start, x.start), max(known.stop, x.stop))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +175,7 @@ class DeviceEngine:
             for part in dict.fromkeys(x.part for x in share):
                 own = [x.index for x in share if x.part == part]
                 made += nodes(part, range(own[0], own[-1] + 1), job.terms.bit_length(), job.terms)
-            spans: dict[int, range] = {}
-            for place in _places(job, made):
-                for mode, x in place.items():
-                    known = spans.get(mode, x)
-                    spans[mode] = range(min(known.start, x.start), max(known.stop, x.stop))
-            yield _Share(made, spans)
+            yield _Share(job, made)
 
     def sums(self, job: Job, operands: Sequence[Any]) -> Iterator[tuple[int, PartialSums]]:
         """Each part with its sums, which are read before the next part is asked for.
@@ -211,7 +217,7 @@ class DeviceEngine:
         job = prepared.job
         link, kind, recipe = self.link, self.link.kind_on(device), job.recipe
         ahead = _places(job, share.nodes)
-        sources = [self._source(i, x, device, share.spans) for i, x in enumerate(operands)]
+        sources = [self._source(i, x, device, share) for i, x in enumerate(operands)]
         with link.on(device):
             work = self._work(prepared, device, sources)
             pieces = _Pieces(link, device, operands, sources, work, held)
@@ -234,14 +240,14 @@ class DeviceEngine:
                 yield True
             done.append((node, sums))
 
-    def _source(self, i: int, operand: Any, device: int, spans: Mapping[int, range]) -> _Source:
+    def _source(self, i: int, operand: Any, device: int, share: _Share) -> _Source:
         """Where a device reads an operand: an array that is there and has all that is read, if there is one."""
         here = (None, device)
         if not isinstance(operand, Sharded):
             return _Source(operand if self.link.place(operand) in here else None)
         read = range(operand.shape[operand.axis])
         if len(read) != 1:
-            read = spans.get(self._inputs[i][operand.axis], read)
+            read = share.spans.get(self._inputs[i][operand.axis], read)
         for number, part in enumerate(operand.parts):
             held = operand.range(number)
             if held.start <= read.start and read.stop <= held.stop and self.link.place(part) in here:

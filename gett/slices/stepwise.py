@@ -183,7 +183,7 @@ class _Search:
                 chosen.append(best[1])
             kept = cut[0] if cut and cut[0] in step.modes else None
             if cut and kept is None:
-                total += costs.crossing(sums_traffic(self.specs[step.output].nbytes, self.n).busiest)
+                total += costs.crossing(sums_traffic(self.specs[step.output].nbytes, self.n, costs.gathering).busiest)
             if kept not in found or total < found[kept].cost:
                 found[kept] = _Choice(total, way, tuple(chosen))
         return found

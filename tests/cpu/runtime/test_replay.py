@@ -124,7 +124,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(graphs, "Recorder", Recorder)
     monkeypatch.setattr(graphs, "is_capturing", lambda driver, stream: state.capturing)
     monkeypatch.setattr(driver, "load_driver", lambda: None)
-    monkeypatch.setattr(module, "_stream", lambda kind: state.stream)
+    monkeypatch.setattr(Kind, "stream", lambda kind: state.stream, raising=False)
     monkeypatch.setattr(module, "_kept", {})
     return state
 
