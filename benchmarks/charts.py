@@ -22,7 +22,7 @@ TCCG_FLOAT16 = "2026-11-23-h200-tccg-float16-all.json"
 TCCG_FLOAT32 = "2026-11-22-h200-float32.json"
 TCCG_DOUBLE = "2026-11-23-h200-tccg-double.json"
 ACCURACY = "2026-11-23-h200-accuracy.json"
-GPUS = "2026-11-26-h100-gpus.json"
+GPUS = "2026-11-26-h200-gpus.json"
 ACCURACY_COMPLEX = "2026-11-23-h200-accuracy-complex64.json"
 
 GETT, CUTENSOR, TORCH_EINSUM, COMPILED, CUBLAS = "#1565c0", "#ef8a17", "#7d8791", "#8e44ad", "#2e8b57"
@@ -329,7 +329,7 @@ def main() -> int:
     workload_charts()
     tccg_charts()
     accuracy_charts()
-    gpus_report.chart(loose(GPUS), str(IMAGES / "gpus-h100.png"))
+    gpus_report.chart(loose(GPUS), str(IMAGES / "gpus-h200.png"))
     return 0
 
 

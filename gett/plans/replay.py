@@ -1,17 +1,16 @@
 """Steps of a plan as one launch: recorded as a CUDA graph on memory of its own, played with the addresses of each call.
 
-Owns where intermediates lie, which launches a call changes, and when steps are launched one by one instead. The graph
-is `gett.runtime.graphs`'s.
+Owns which launches a call changes, and when steps are launched one by one instead. Where intermediates lie is
+`gett.plans.places`'s, the graph `gett.runtime.graphs`'s.
 """
 
 from __future__ import annotations
 
 import ctypes
-import math
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,62 +19,14 @@ from gett.arrays.kinds import ArrayKind
 from gett.errors import GettError
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.network.running import Ending, Turn
+from gett.plans.places import Places, places_of
 
 LEAST_STEPS = 3
 SHARE = 16  # all plans together keep at most this part of a device's memory
-ALIGNMENT = 512  # bytes, of what lies in a plan's own memory, as CuPy's pool has it
 
 _kept: dict[int, int] = {}
 _kept_lock = threading.Lock()
 _now = threading.local()  # `arena`: where this thread records
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where intermediates and workspaces lie in one piece of memory.
-
-    Attributes:
-        tensors: The first byte of each intermediate.
-        workspaces: That of each turn's workspace; 0 where it has none.
-        nbytes: Of all.
-    """
-
-    tensors: dict[int, int]
-    workspaces: tuple[int, ...]
-    nbytes: int
-
-
-def places_of(turns: Sequence[Turn], workspaces: Sequence[int]) -> Places:
-    """Places of what turns write, of which those that live at the same time do not overlap.
-
-    Args:
-        turns: In order.
-        workspaces: Bytes that each takes while it runs.
-    """
-    live: dict[int, tuple[int, int]] = {}  # of each tensor that is there, -1 for a workspace: first byte, end
-    tensors: dict[int, int] = {}
-    found, most = [], 0
-
-    def place(key: int, nbytes: int) -> int:
-        nonlocal most
-        nbytes = -(-max(1, nbytes) // ALIGNMENT) * ALIGNMENT
-        start = 0
-        for first, end in sorted(live.values()):
-            if first - start >= nbytes:
-                break
-            start = max(start, end)
-        live[key] = start, start + nbytes
-        most = max(most, start + nbytes)
-        return start
-
-    for turn, workspace in zip(turns, workspaces, strict=True):
-        if not turn.is_last and turn.output not in live:
-            tensors[turn.output] = place(turn.output, math.prod(turn.shape) * turn.dtype.itemsize)
-        found.append(place(-1, workspace) if workspace else 0)
-        live.pop(-1, None)
-        for i in turn.done:
-            live.pop(i, None)
-    return Places(tensors, tuple(found), most)
 
 
 class Arena:
@@ -214,6 +165,10 @@ class Replay:
         c, d, alpha, beta, *extras = given[count:]
         return (a, b, c, d), workspace, alpha, beta, extras
 
+    @cached_property
+    def _places(self) -> Places:
+        return places_of(self._turns, [x.workspace_bytes for x in self._executables])
+
     def _address(self, tensor: int) -> int:
         return self._base + self._places.tensors[tensor]
 
@@ -225,11 +180,10 @@ class Replay:
         driver = self._driver = load_driver()
         if is_capturing(driver, ctypes.c_void_p(stream)):
             return False
-        self._places = places_of(self._turns, [x.workspace_bytes for x in self._executables])
         nbytes = self._places.nbytes
+        self._failed = True  # until it is done
         if nbytes > WORKSPACE_LIMIT:
             return False
-        self._failed = True  # until it is done
         try:
             if arena is not None:
                 memory = arena.memory_for(self, nbytes)

@@ -53,7 +53,7 @@ DIVIDED = (
     *("split_copies", "split_copies_source", "split_copies_complex", "finer", "tf32", "tf32_source", "tf32_k"),
     *("dmma", "dmma_source", "dmma_complex", "dmma_complex_source", "split_fp16", "gather"),
     *("row_store", "row_store_maps", "subtiled_k", "subtiled_tf32"),
-    *("wgmma_rs", "wgmma_rs_source", "tf32_rs", "multistage", "multistage_source"),
+    *("wgmma_rs", "tf32_rs", "multistage", "multistage_source"),
 )
 
 

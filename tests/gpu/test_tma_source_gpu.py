@@ -10,6 +10,7 @@ import pytest
 import gett
 from gett.runtime.build import build_executable
 from gett.schedule.spec.epilogue import TmaSource
+from tests.by_hand import by_hand
 from tests.cases import DENSE, Case, Layout, to_host
 from tests.gpu.catalogue import good, kernels, problem_of, run_spec
 from tests.gpu.support import Problem, device_facts, gemm_plan, needs_hopper, run_case, schedules
@@ -105,7 +106,7 @@ BFLOAT16 += [(name, case, c) for name in ("wgmma_rs_source", "gather_source") fo
 
 @pytest.mark.parametrize(("family", "case", "layout"), BFLOAT16, ids=str)
 def test_bfloat16(family: str, case: Case, layout: Layout) -> None:
-    """NumPy has no such type, so the operands are PyTorch's."""
+    """NumPy has no such type, so the operands are PyTorch's; tiles that stream-K divides are among the kernels."""
     torch = pytest.importorskip("torch")
     found = [spec for spec in kernels(family, "bfloat16") if spec.case == case and spec.c == layout]
     host = case.operands(np, "float32")
@@ -115,7 +116,8 @@ def test_bfloat16(family: str, case: Case, layout: Layout) -> None:
     c = torch.randint(-2, 3, (size,), device="cuda").to(torch.bfloat16).as_strided(layout.shape(shape), strides, start)
     exact = 2.0 * case.reference(*host, "float32") + 3.0 * c.float().cpu().numpy()
     wanted = torch.from_numpy(np.ascontiguousarray(exact, np.float32)).to(torch.bfloat16)
-    for spec in good(found[:10]):
+    divided = [spec for spec in by_hand(found) if spec.schedule.scheduler.stream_k]
+    for spec in good([*found[:10], *divided]):
         d = torch.full(shape, float("nan"), dtype=torch.bfloat16, device="cuda")
         run = build_executable(spec.plan, None, spec.schedule)
         stream = torch.cuda.current_stream().cuda_stream

@@ -53,7 +53,7 @@ INSIDE = {
     "gett.console": ["formatting", "progress"],
     "gett.explain": ["schedule", "detail roofline", "advice record", "plot summary"],
     "gett.plans": [
-        "checks plan_cache precision",
+        "checks places plan_cache precision",
         "call executables replay",
         "bound_steps unsliced",
         "recording plan_figures",

@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from opt_einsum.testing import rand_equation
 
 import gett
 from gett.network.running import Ending, Turn, turns_of
+from gett.network.steps import last_uses, peak_bytes, scratch_bytes
 from gett.plans import replay as module
-from gett.plans.replay import Replay, places_of, replay_for
+from gett.plans.places import ALIGNMENT, places_of
+from gett.plans.replay import Replay, replay_for
 from gett.runtime import driver, graphs
 
 DTYPE = np.dtype("float64")
@@ -49,10 +52,19 @@ def test_places_of_what_lives_at_the_same_time_do_not_overlap(seed: int) -> None
             live[turn.output] = found.tensors[turn.output], found.tensors[turn.output] + sizes[turn.output]
         ranges = sorted([*live.values(), *([(at, at + workspace)] if workspace else [])])
         assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
-        assert all(end <= found.nbytes and start % module.ALIGNMENT == 0 for start, end in ranges)
+        assert all(end <= found.nbytes and start % ALIGNMENT == 0 for start, end in ranges)
         for i in turn.done:
             live.pop(i, None)
-    assert found.nbytes <= sum(-(-x // module.ALIGNMENT) * module.ALIGNMENT for x in [*sizes.values(), *workspaces, 1])
+    assert found.nbytes <= sum(-(-x // ALIGNMENT) * ALIGNMENT for x in [*sizes.values(), *workspaces, 1])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_places_take_no_more_than_what_is_alive_at_one_time(seed: int) -> None:
+    spec, shapes = rand_equation(8, 3, n_out=2, d_min=8, d_max=20, seed=seed)
+    plan = gett.plan(spec, *[(s, "float64") for s in shapes], arch="sm_90a")
+    found = places_of(turns_of(plan.steps, [None] * len(shapes)), [scratch_bytes(step) for step in plan.steps])
+    few = 3 * ALIGNMENT  # what sizes are rounded up to
+    assert found.nbytes <= peak_bytes(plan.steps, last_uses(plan.steps), {}) + few
 
 
 class Array:
