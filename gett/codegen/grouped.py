@@ -5,16 +5,20 @@ The kernel is `gett/kernels/kernel/grouped_gemm.cuh`, the tables are the structs
 
 from __future__ import annotations
 
+import math
 import struct as packing
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gett.codegen.common import entry
 from gett.codegen.params import cpp_type
 from gett.codegen.records import Kernel, KernelSource, Launch
 from gett.codegen.traits import struct
 from gett.hw.dtypes import data_type
+from gett.ir.gemm import A, B, D, GemmPlan
 from gett.schedule.spec.grouped import GroupedLoad, GroupedSchedule, GroupedTile
 
 GROUPS = "lmnk"
@@ -34,12 +38,26 @@ OUTPUT = np.dtype(
 )  # fmt: skip
 """`ProblemOutput`."""
 
-RECORDS = {"Offsets": STEP, "Mode": MODE, "Layout": LAYOUT, "Pair": PAIR, "Output": OUTPUT}
-"""The structs of the tables, by what follows `Problem` in their C++ names."""
+LISTED = np.dtype([(name, "<u8" if name in "abd" else "<i4") for name in ("a", "b", "d", "layout", "first_tile")])
+"""`ListedProblem`."""
+MOST_LISTED = 120
+"""Problems in the argument of a launch, which has at most 4096 bytes on every driver."""
+
+RECORDS = {
+    "ProblemOffsets": STEP,
+    "ProblemMode": MODE,
+    "ProblemLayout": LAYOUT,
+    "ProblemPair": PAIR,
+    "ProblemOutput": OUTPUT,
+    "ListedProblem": LISTED,
+}
+"""The structs of the tables, by their C++ names."""
 
 ENTRY = "gett_grouped"
 _TABLES = ("outputs", "pairs", "layouts", "modes", "tiles")
 _RAGGED = ("a", "b", "d", "ends", "layouts", "modes")
+_LISTED = ("layouts", "modes")
+_LIST_BEGIN = 8 * len(_LISTED) + 8  # behind the addresses the count
 _ROW_GAP, _DOUBLE_GAP = 16, 32  # bytes behind a row of a tile, which keep a fragment's rows in different banks
 
 
@@ -84,7 +102,7 @@ def render_grouped(schedule: GroupedSchedule) -> KernelSource:
     }
     more = [x.rstrip().replace("\n", "\n  ") for x in loaders]
     typedefs = ["typedef ::Params Params;", *(f"typedef {t} {x};" for x, t in types.items())]
-    problems = "TableProblems"
+    problems = "ListedProblems" if schedule.listed else "TableProblems"
     if schedule.ragged is not None:
         problems = "RaggedProblems"
         group = f"kGroup{schedule.ragged.group.upper()}"
@@ -115,11 +133,56 @@ def ragged_kernel(schedule: GroupedSchedule, source: KernelSource, tiles: int, f
     return _kernel(schedule, source, tiles, params, _slots(_RAGGED))
 
 
+def listed_kernel(
+    schedule: GroupedSchedule, source: KernelSource, problems: Sequence[tuple[int, tuple[int, int, int]]]
+) -> Kernel:
+    """The launch that makes problems, each of which has a layout (its number, elements along L, M and N).
+
+    The addresses of problem i are those of the roles `a<i>`, `b<i>` and `d<i>`.
+    """
+    assert 0 < len(problems) <= MOST_LISTED
+    rows, columns, _ = schedule.tile.shape
+    listed, tiles, slots = np.zeros(MOST_LISTED, LISTED), 0, [*_slots(_LISTED)]
+    for i, (layout, (l, m, n)) in enumerate(problems):
+        listed[i]["layout"], listed[i]["first_tile"] = layout, tiles
+        tiles += l * -(-m // rows) * -(-n // columns)
+        at = _LIST_BEGIN + i * LISTED.itemsize
+        slots += [(f"{role}{i}", at + place) for role, place in zip("abd", (0, 8, 16), strict=True)]
+    params = bytes(8 * len(_LISTED)) + packing.pack("<2i", len(problems), 0) + listed.tobytes()
+    return _kernel(schedule, source, tiles, params, tuple(slots))
+
+
 def smem_bytes(schedule: GroupedSchedule) -> int:
     """Shared memory of a block: its stages, and tables of the offsets of rows, columns and k."""
     m, n, k = schedule.tile.shape
     stage = sum(_rows(x, mn, k) * _pitch(x, mn, k) for x, mn in ((schedule.a, m), (schedule.b, n)))
     return schedule.tile.stages * stage + 2 * STEP["a"].itemsize * (m + n + 2 * k)
+
+
+Groups = Sequence[Sequence[tuple[int, tuple[int, int, int]]]]
+"""Extents and steps of the modes of a product, by group."""
+
+
+def groups_of(gemm: GemmPlan) -> Groups:
+    """The groups of a product as tables have them."""
+    groups = (gemm.l, gemm.m, gemm.n, gemm.k)
+    return [[(x.extent, (x.strides[A], x.strides[B], x.strides[D])) for x in group] for group in groups]
+
+
+def mode_tables(
+    layouts: Iterable[Groups],
+) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """Records of `LAYOUT` and `MODE`; a layout is its groups."""
+    heads: list[tuple[list[int], list[int], list[int]]] = []
+    modes: list[tuple[int, int, tuple[int, int, int]]] = []
+    for groups in layouts:
+        extents, first = [], []
+        for group in groups:
+            extents.append(min(math.prod(extent for extent, _ in group), 2**31 - 1))
+            first.append(len(modes))
+            modes += [(extent, 0, step) for extent, step in group]
+        heads.append((extents, first, [len(group) for group in groups]))
+    return np.array(heads, LAYOUT), np.array(modes, MODE)
 
 
 def _kernel(
@@ -142,6 +205,10 @@ def _slots(names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
 def _params(schedule: GroupedSchedule) -> str:
     """The argument: addresses of the tables, or of the tensors and the ends of their problems."""
     tables = "  const gett::ProblemLayout* layouts;\n  const gett::ProblemMode* modes;\n"
+    if schedule.listed:
+        return (
+            f"struct Params {{\n{tables}  int count;\n  int pad;\n  gett::ListedProblem problems[{MOST_LISTED}];\n}};\n"
+        )
     if schedule.ragged is None:
         heads = "  const gett::ProblemOutput* outputs;\n  const gett::ProblemPair* pairs;\n"
         return f"struct Params {{\n{heads}{tables}  const int* tiles;\n}};\n"

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from gett.arrays.kinds import ArrayKind
 from gett.arrays.torch import torch_library
-from gett.codegen.grouped import table_kernel
+from gett.codegen.grouped import mode_tables, table_kernel
 from gett.groups.layouts import Layout
 from gett.groups.reading import Reading
-from gett.groups.table import ClassTable, mode_tables
+from gett.groups.table import ClassTable
 from gett.runtime.device import CupyHost, Host
 from gett.runtime.driver import load_driver
 from gett.runtime.grouped import GroupedExecutable, compile_grouped
@@ -50,7 +50,7 @@ class Launches:
         self._kind, self._device, self.tables = kind, device, tables
         host: Host = CupyHost()
         self._stream = stream_of(kind, device, host)
-        heads, modes = mode_tables(layouts)
+        heads, modes = mode_tables(x.modes for x in layouts)
         fixed, places = packed([heads, modes, *(t.tiles for t in tables)])
         self._fixed = kind.from_host(fixed)
         base = kind.pointer(self._fixed)

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gett.arrays.kinds import ArrayKind
-from gett.codegen.grouped import RaggedFigures, ragged_kernel
+from gett.codegen.grouped import RaggedFigures, mode_tables, ragged_kernel
 from gett.errors import ScheduleError
 from gett.groups.launches import packed, stream_of
 from gett.groups.layouts import GROUPS, Asked, Layout, arithmetic_of, as_product, whole_strides
 from gett.groups.ragged import RaggedModes
-from gett.groups.table import MOST_TILES, mode_tables
+from gett.groups.table import MOST_TILES
 from gett.groups.tiles import Majors, schedule_of, tile_for
 from gett.ir.build import address, make_contraction
 from gett.ir.gemm import A, B, itemsize
@@ -158,6 +158,6 @@ def ragged_tables(layout: Layout) -> list[NDArray[np.void]]:
     """The tables of layouts and of modes; the group of the ragged mode has the product of its other modes."""
     assert layout.alone is not None
     group, place = layout.alone
-    heads, modes = mode_tables([layout])
+    heads, modes = mode_tables([layout.modes])
     heads["extent"][0, group] = math.prod(e for i, (e, _) in enumerate(layout.modes[group]) if i != place)
     return [heads, modes]

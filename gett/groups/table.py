@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gett.codegen.grouped import LAYOUT, MODE, OUTPUT, PAIR
+from gett.codegen.grouped import OUTPUT, PAIR
 from gett.groups.layouts import GROUPS, Layout
 from gett.groups.tiles import kind_of, schedule_of, tile_of
 from gett.ir.gemm import A, B, itemsize
@@ -238,15 +238,3 @@ def _class_table(
     return ClassTable(
         schedule, int(tiles.sum()), outputs, pairs, blocks, lead, problems[kept], of.swapped[which[problems][kept]]
     )
-
-
-def mode_tables(layouts: Sequence[Layout]) -> tuple[NDArray[np.void], NDArray[np.void]]:
-    """Records of `LAYOUT` and `MODE`."""
-    heads = np.zeros(len(layouts), LAYOUT)
-    modes: list[tuple[int, int, tuple[int, int, int]]] = []
-    for head, layout in zip(heads, layouts, strict=True):
-        for g, group in enumerate(layout.modes):
-            head["extent"][g] = min(layout.extent(GROUPS[g]), 2**31 - 1)
-            head["first"][g], head["count"][g] = len(modes), len(group)
-            modes += [(extent, 0, step) for extent, step in group]
-    return heads, np.array(modes, MODE)

@@ -14,7 +14,7 @@ import numpy as np
 
 from gett.arrays.kinds import ArrayKind, Conversion, convert
 from gett.ir.tensors import parse_dtype
-from gett.network.steps import Executable, Step, last_uses
+from gett.network.steps import Executable, Step, last_uses, launches_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class Turn:
         converted: Which of its inputs are operands that are read in another dtype, and needed here first.
         extras: Which of the `epilogue_args` it reads, if it is the last.
         done: Tensors that no later step reads.
+        launch: Number of the launch; turns that are made together have one.
+        together: Whether the launch is one for steps that are made together.
     """
 
     first: int
@@ -42,6 +44,8 @@ class Turn:
     converted: tuple[int, ...]
     extras: tuple[int, ...]
     done: tuple[int, ...]
+    launch: int
+    together: bool = False
 
 
 class Ending(NamedTuple):
@@ -65,7 +69,7 @@ class Ending(NamedTuple):
 def turns_of(steps: Sequence[Step], foreign: Sequence[Conversion | None]) -> tuple[Turn, ...]:
     """The turns of steps; `foreign` has for each operand how it is converted, None where it is read as it is."""
     turns, waiting = [], {i for i, how in enumerate(foreign) if how is not None}
-    for step, done in zip(steps, last_uses(steps), strict=True):
+    for step, done, launch in zip(steps, last_uses(steps), launches_of(steps), strict=True):
         first, second = (*step.inputs, None)[:2]
         assert first is not None
         converted = tuple(i for i in dict.fromkeys(step.inputs) if i in waiting)
@@ -73,8 +77,9 @@ def turns_of(steps: Sequence[Step], foreign: Sequence[Conversion | None]) -> tup
         d, function = step.gemm.contraction.d, step.gemm.contraction.epilogue
         extras = () if function is None else tuple(x.argument for x in function.extras)
         is_last = step.output == steps[-1].output
+        dtype, together = parse_dtype(d.dtype), step.together is not None
         turns.append(
-            Turn(first, second, step.output, is_last, step.shape, parse_dtype(d.dtype), converted, extras, done)
+            Turn(first, second, step.output, is_last, step.shape, dtype, converted, extras, done, launch, together)
         )
     return tuple(turns)
 

@@ -15,11 +15,25 @@ from gett.ir.gemm import GemmPlan, itemsize
 from gett.network.request import PlanRequest
 
 if TYPE_CHECKING:  # plans of NumPy arrays have none
+    from gett.schedule.spec.grouped import GroupedSchedule
     from gett.schedule.spec.schedule import Schedule
 
 # (a, b, c, d, alpha, beta) in the user's order of operands; b and c may be None. Where the contraction has extras, a
 # seventh argument is the sequence of their arrays.
 Executable = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """The launch that makes a step with others.
+
+    Attributes:
+        number: Of the launch; those of its steps, which are neighbours, are equal.
+        schedule: Its kernel.
+    """
+
+    number: int
+    schedule: GroupedSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +46,10 @@ class Step:
         output: Number of the result. What is too large for one launch has several steps, which write one result.
         shape: Extents of the whole result.
         gemm: The plan of this contraction.
-        schedule: How a GPU runs it; None on the CPU.
+        schedule: How a GPU runs it; None on the CPU, and where a launch makes it together with others.
         executable: What runs it where the plan was made for a device of this machine, else None.
         offsets: Bytes from the address of each tensor (a, b, c, d, then the epilogue's) to this step's share of it.
+        together: The launch that makes it with others; None where it has a launch of its own.
     """
 
     name: str
@@ -45,12 +60,32 @@ class Step:
     schedule: Schedule | None = None
     executable: Executable | None = field(default=None, compare=False, repr=False)
     offsets: tuple[int, ...] = (0, 0, 0, 0)
+    together: Together | None = None
+
+
+def launches_of(steps: Sequence[Step]) -> tuple[int, ...]:
+    """For each step the number of its launch; those that are made together have one."""
+    found: list[int] = []
+    before = None
+    for step in steps:
+        same = step.together is not None and step.together == before
+        found.append(found[-1] if same else found[-1] + 1 if found else 0)
+        before = step.together
+    return tuple(found)
 
 
 def last_uses(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
-    """For each step the tensors that no later one reads: their memory goes once it was called."""
-    last = {i: n for n, step in enumerate(steps) for i in step.inputs}
-    return tuple(tuple(i for i in {*step.inputs} if last[i] == n) for n, step in enumerate(steps))
+    """For each step the tensors that no later one reads: their memory goes once it was called.
+
+    What steps that are made together read stays until the last of them.
+    """
+    launches = launches_of(steps)
+    final = {launch: n for n, launch in enumerate(launches)}
+    last = {i: final[launches[n]] for n, step in enumerate(steps) for i in step.inputs}
+    gone: list[list[int]] = [[] for _ in steps]
+    for i, n in last.items():
+        gone[n].append(i)
+    return tuple(map(tuple, gone))
 
 
 def peak_bytes(steps: Sequence[Step], uses: Sequence[tuple[int, ...]], copies: Mapping[int, int] | None = None) -> int:

@@ -177,24 +177,20 @@ class BoundSteps:
         c = ending.c
         if c is not None and kind.describe(c).dtype != self.dtype:
             ending = ending._replace(c=convert(kind, c, conversion(kind.describe(c), self.dtype)))
-        if self._turns and not self._replayed(kind, device, executables, operands, ending):
-            run_steps(self._turns, executables, kind, operands, self._convert, ending)
-
-    def _replayed(
-        self, kind: ArrayKind, device: int, executables: tuple[Executable, ...], operands: Sequence[Any], ending: Ending
-    ) -> bool:
-        """Run the steps as one launch, from the second call on; whether that was possible.
-
-        A plan with a limit of memory keeps none between calls.
-        """
-        if device == CPU or self._request.memory_limit is not None:
-            return False
+        if not self._turns:
+            return
         key = device, kind.name
-        if key not in self._replays:
-            self._replays[key] = replay_for(kind, device, self._turns, executables, len(operands))
-            return False
+        first = key not in self._replays
+        if first:
+            found = None if device == CPU else replay_for(kind, device, self._turns, executables, len(operands))
+            self._replays[key] = found
         replay = self._replays[key]
-        return replay is not None and replay(operands, ending)
+        # From the second call on the steps are one launch. A plan with a limit of memory keeps none between calls.
+        played = replay is not None and not first and self._request.memory_limit is None and replay(operands, ending)
+        if replay is not None and replay.together and not played:
+            replay.launch(operands, ending)
+        elif not played:
+            run_steps(self._turns, executables, kind, operands, self._convert, ending)
 
     def sole(self, kind: ArrayKind, device: int) -> Executable | None:
         """The executable that is all of the plan, to be launched on what fits; None where a call does more than that.

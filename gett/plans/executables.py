@@ -14,6 +14,7 @@ from gett.console.progress import on_terminal, progress
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan
 from gett.network.steps import Executable, Step
+from gett.network.together import LEAST, made_together
 from gett.plans.plan_cache import plan_cache
 
 if TYPE_CHECKING:
@@ -37,8 +38,12 @@ def compile_steps(steps: Sequence[Step], arch: str, limit: int = WORKSPACE_LIMIT
     """
     from gett.jit.workers import side_by_side
     from gett.runtime.compiling import begin_best
+    from gett.runtime.grouped import compile_grouped
 
     facts = limited_facts(arch, limit)
+
+    for schedule in {s.together.schedule for s in steps if s.together is not None}:
+        compile_grouped(schedule)
 
     def compiled(gemms: Sequence[GemmPlan]) -> list[Schedule]:
         with progress(len(gemms), "compiling kernels", on_terminal()) as step:
@@ -57,9 +62,22 @@ def _with_schedules(
     steps: Sequence[Step], choose: Callable[[Sequence[GemmPlan]], Sequence[Schedule]]
 ) -> tuple[Step, ...]:
     """Steps with the schedules that are chosen for those of them that differ."""
-    distinct = {s.gemm.signature: s.gemm for s in steps}
+    distinct = {s.gemm.signature: s.gemm for s in steps if s.together is None}
     chosen = dict(zip(distinct, choose([*distinct.values()]), strict=True))
-    return tuple(replace(s, schedule=chosen[s.gemm.signature]) for s in steps)
+    return tuple(s if s.together is not None else replace(s, schedule=chosen[s.gemm.signature]) for s in steps)
+
+
+def with_launches(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
+    """Steps of which one launch makes small ones together, where there are many."""
+    from gett.codegen.grouped import MOST_LISTED
+    from gett.schedule.grouped import listed_schedule
+
+    if len(steps) < LEAST or any(any(s.offsets) for s in steps):
+        return tuple(steps)
+    last = steps[-1].output
+    found = {s.gemm.signature: s.gemm for s in steps}
+    kernels = {name: listed_schedule(gemm, arch) for name, gemm in found.items()}
+    return made_together(steps, [None if s.output == last else kernels[s.gemm.signature] for s in steps], MOST_LISTED)
 
 
 def bind_steps(steps: Sequence[Step], arch: str, tuned: bool, limit: int = WORKSPACE_LIMIT) -> tuple[Step, ...]:
@@ -71,9 +89,14 @@ def bind_steps(steps: Sequence[Step], arch: str, tuned: bool, limit: int = WORKS
         tuned: Whether kernels are measured where none was before.
         limit: Most bytes of workspace that a call may take.
     """
-    made = _build_executables([s.gemm for s in steps], arch, tuned, limit)
-    bound = []
-    for step, executable in zip(steps, made, strict=True):
+    alone = [s for s in steps if s.together is None]
+    made = _build_executables([s.gemm for s in alone], arch, tuned, limit)
+    bound, own, together = [], iter(made), _build_together(steps)
+    for step in steps:
+        if step.together is not None:
+            bound.append(replace(step, executable=together[step.together.number]))
+            continue
+        executable = next(own)
         schedule = getattr(executable, "schedule", None)
         if any(step.offsets):
             from gett.runtime.shifted import ShiftedExecutable
@@ -94,6 +117,19 @@ def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool, limit:
     from gett.tune.recall import build_all
 
     return [*build_all(gemms, arch, limit)]
+
+
+def _build_together(steps: Sequence[Step]) -> dict[int, Any]:
+    """The launches of steps that are made together, by number."""
+    found: dict[int, tuple[Any, list[GemmPlan]]] = {}
+    for step in steps:
+        if step.together is not None:
+            found.setdefault(step.together.number, (step.together.schedule, []))[1].append(step.gemm)
+    if not found:
+        return {}
+    from gett.runtime.together import build_together
+
+    return {**build_together(found)}
 
 
 def _tune(gemm: GemmPlan, arch: str, limit: int) -> Executable:

@@ -41,7 +41,7 @@ from gett.network.path import Path, PathStep, SumFirst, find_steps
 from gett.network.request import PlanRequest
 from gett.network.steps import Step
 from gett.plans.contraction_plan import ContractionPlan
-from gett.plans.executables import bind_steps, choose_schedules, limited_facts
+from gett.plans.executables import bind_steps, choose_schedules, limited_facts, with_launches
 
 _log = logging.getLogger("gett")
 
@@ -104,11 +104,18 @@ def make_plan(request: PlanRequest, replan: Callable[..., ContractionPlan]) -> C
         whole = _contractions(path, tensors, (dtype, wide, short), factors, facts, intermediate, build, build_last)
         steps = _make_steps(whole, len(sources), request.arch, wide)
         _log.info("planned %s for %s in %s", subscripts, request.arch, count(len(steps), "step"))
+        if request.arch != "cpu" and _may_be_together(request, factors.dtypes):
+            steps = with_launches(steps, request.arch)
         if request.device is not None:
             steps = bind_steps(steps, request.arch, request.optimize == AUTOTUNE, request.workspace_limit)
         elif request.arch != "cpu":
             steps = choose_schedules(steps, request.arch, request.workspace_limit)
     return ContractionPlan(request, str(subscripts), steps, found, d, order, factors.dtypes, replan)
+
+
+def _may_be_together(request: PlanRequest, read: Sequence[np.dtype[Any]]) -> bool:
+    """Whether all steps are launches on what the call is given: nothing is measured, and no operand converted."""
+    return request.optimize != AUTOTUNE and all(t.dtype == x for t, x in zip(request.operands, read, strict=True))
 
 
 def _precision(request: PlanRequest, dtype: np.dtype[Any]) -> str:

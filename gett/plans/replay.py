@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -90,17 +91,29 @@ class Replay:
         """
         self._kind, self._device, self._turns, self._count = kind, device, turns, operands
         self._executables = executables
+        self._launches = [
+            range(found[0], found[-1] + 1)
+            for _, numbers in groupby(range(len(turns)), key=lambda n: turns[n].launch)
+            if (found := [*numbers])
+        ]
+        self.together = any(turn.together for turn in turns)
         self._lock = threading.Lock()
         self._graph: Any = None
         self._arena: Any = None
         self._failed = False
         self._stream = -1
         self._last: tuple[Any, ...] = ()
-        self._numbers: list[range] = []  # of each turn's launches
+        self._numbers: list[range] = []  # of the graph's nodes that each launch is
         self._memory: Any = None
-        # Turns that read each operand, and those that write the result.
-        self._readers = [[n for n, t in enumerate(turns) if i in (t.first, t.second)] for i in range(operands)]
-        self._writers = [n for n, t in enumerate(turns) if t.is_last]
+        # Launches that read each operand, and those that write the result.
+        self._readers: list[list[int]] = [[] for _ in range(operands)]
+        self._writers = []
+        for k, launch in enumerate(self._launches):
+            read = {i for n in launch for i in (turns[n].first, turns[n].second) if i is not None and i < operands}
+            for i in read:
+                self._readers[i].append(k)
+            if any(turns[n].is_last for n in launch):
+                self._writers.append(k)
 
     def __call__(self, operands: Sequence[Any], ending: Ending) -> bool:
         """Play the steps on the current stream; whether that was possible, else nothing was launched."""
@@ -116,6 +129,22 @@ class Replay:
             return self._play(stream, operands, ending)
         finally:
             self._lock.release()
+
+    def launch(self, operands: Sequence[Any], ending: Ending) -> None:
+        """Launch the steps on the current stream, one launch after the other.
+
+        Raises:
+            DeviceError, OutOfMemoryError: A launch failed, or there is no memory for intermediates.
+        """
+        memory = self.allocate(self._places.nbytes)
+        base, stream = self._kind.pointer(memory), self._kind.stream()
+        given = self._given(operands, ending)
+        for k, launch in enumerate(self._launches):
+            addresses, *rest = self._arguments(k, given, base)
+            if self._turns[launch[0]].together:
+                self._of(k).run_at(addresses, stream)
+            else:
+                self._of(k).run_at(*addresses, stream, *rest)
 
     def allocate(self, nbytes: int) -> Any:
         """Memory of the arrays' own library, on the current stream."""
@@ -140,8 +169,9 @@ class Replay:
                 if given[i] != last[i]:
                     changed.update(readers)
             self._last = ()  # until all launches have the new arguments
-            for n in changed:
-                if not self._executables[n].change(self._graph, self._numbers[n], *self._arguments(n, given)):
+            for k in changed:
+                arguments = self._arguments(k, given, self._base)
+                if not self._of(k).change(self._graph, self._numbers[k], *arguments):
                     self._failed = True
                     return False
             self._last = given
@@ -154,23 +184,40 @@ class Replay:
         read = [pointer(extras[i]) for i in self._turns[-1].extras]
         return (*map(pointer, operands), 0 if c is None else pointer(c), pointer(d), alpha, beta, *read)
 
-    def _arguments(self, n: int, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What `GpuExecutable.record` and `change` take of a turn."""
+    def _of(self, launch: int) -> Any:
+        return self._executables[self._launches[launch][0]]
+
+    def _arguments(self, launch: int, given: tuple[Any, ...], base: int) -> tuple[Any, ...]:
+        """What the executable's `record` and `change` take of a launch, whose intermediates lie from `base` on."""
+        numbers = self._launches[launch]
+        n = numbers[0]
+        if self._turns[n].together:
+            return ([self._addresses(n, given, base) for n in numbers],)
+        workspace = base + self._places.workspaces[n] if self._executables[n].workspace_bytes else 0
+        addresses = self._addresses(n, given, base)
+        if not self._turns[n].is_last:
+            return addresses, workspace
+        alpha, beta, *extras = given[self._count + 2 :]
+        return addresses, workspace, alpha, beta, extras
+
+    def _addresses(self, n: int, given: tuple[Any, ...], base: int) -> tuple[int, int, int, int]:
+        """The addresses of a turn's tensors: a, b, c and d."""
         turn, count = self._turns[n], self._count
-        a = given[turn.first] if turn.first < count else self._address(turn.first)
-        b = 0 if turn.second is None else given[turn.second] if turn.second < count else self._address(turn.second)
-        workspace = self._base + self._places.workspaces[n] if self._executables[n].workspace_bytes else 0
-        if not turn.is_last:
-            return (a, b, 0, self._address(turn.output)), workspace
-        c, d, alpha, beta, *extras = given[count:]
-        return (a, b, c, d), workspace, alpha, beta, extras
+
+        def address(tensor: int | None) -> int:
+            if tensor is None:
+                return 0
+            found: int = given[tensor] if tensor < count else base + self._places.tensors[tensor]
+            return found
+
+        a, b = address(turn.first), address(turn.second)
+        if turn.is_last:
+            return a, b, given[count], given[count + 1]
+        return a, b, 0, address(turn.output)
 
     @cached_property
     def _places(self) -> Places:
         return places_of(self._turns, [x.workspace_bytes for x in self._executables])
-
-    def _address(self, tensor: int) -> int:
-        return self._base + self._places.tensors[tensor]
 
     def _record(self, stream: int, operands: Sequence[Any], ending: Ending, arena: Arena | None) -> bool:
         """Record the steps with the arguments of this call, and play them; never again where that fails."""
@@ -196,7 +243,10 @@ class Replay:
             given = self._given(operands, ending)
             recorder = Recorder(driver)
             try:
-                counts = (x.record(recorder, *self._arguments(n, given)) for n, x in enumerate(self._executables))
+                counts = (
+                    self._of(k).record(recorder, *self._arguments(k, given, self._base))
+                    for k in range(len(self._launches))
+                )
                 self._numbers = list(_ranges(counts))
                 graph = recorder.end()
             finally:
@@ -235,7 +285,8 @@ def replay_for(
     kind: ArrayKind, device: int, turns: Sequence[Turn], executables: Sequence[Any], operands: int
 ) -> Replay | None:
     """What plays the steps of a plan as one; None where they are few, or more than launches of kernels."""
-    if len(turns) < LEAST_STEPS or any(turn.converted for turn in turns):
+    together = any(turn.together for turn in turns)
+    if (len(turns) < LEAST_STEPS and not together) or any(turn.converted for turn in turns):
         return None
     if not all(hasattr(x, "record") for x in executables):
         return None

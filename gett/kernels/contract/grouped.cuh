@@ -20,6 +20,11 @@ concept TableParams =
     requires(const Params& p) { p.tiles; };      // the output that each block works on
 
 template <class Params>
+concept ListedParams =
+    requires(const Params& p) { p.problems; } &&  // the problems
+    requires(const Params& p) { p.count; };       // how many there are
+
+template <class Params>
 concept RaggedParams =
     requires(const Params& p) { p.a; } &&            // A
     requires(const Params& p) { p.b; } &&            // B
@@ -33,6 +38,9 @@ concept RaggedParams =
 
 template <class MainloopTraits>
 concept TableProblems = TableParams<typename MainloopTraits::Params>;
+
+template <class MainloopTraits>
+concept ListedProblems = Tile<MainloopTraits> && ListedParams<typename MainloopTraits::Params>;
 
 template <class MainloopTraits>
 concept RaggedProblems =

@@ -36,6 +36,13 @@ struct ProblemOutput {
   int first_pair, first_tile, tiles_m, tiles_n, k_tiles, unused;  // k-tiles of all pairs
 };
 
+// A problem of a launch whose argument lists them: its addresses, its layout, and its first tile among all.
+struct ListedProblem {
+  const char *a, *b;
+  char* d;
+  int layout, first_tile;
+};
+
 // A mode whose extent is not the table's, by its number; -1 for none.
 struct OtherExtent { int mode, extent; };
 

@@ -1,6 +1,6 @@
 // Which tile of which problem a block of a grouped launch makes.
 //
-// TableProblems: the table says so for each block. RaggedProblems: all problems are parts of the same tensors. Ends of
+// TableProblems: the table says so for each block. ListedProblems: the argument has the problems. RaggedProblems: all problems are parts of the same tensors. Ends of
 // their rows stand in device memory, where a warp looks for its block's.
 #pragma once
 #include "gett/contract/grouped.cuh"
@@ -43,6 +43,39 @@ struct TableProblems {
     return true;
   }
   static GETT_DEVICE ProblemPair pair(const Params& p, const ProblemTile&, int number) { return p.pairs[number]; }
+  static GETT_DEVICE int extent(const Params&, const ProblemTile&, const ProblemLayout& layout, ModeGroup group) {
+    return layout.extent[group];
+  }
+};
+
+// The argument has the problems in the order of their tiles. Extents are those of their layouts.
+template <class Traits>
+  GETT_REQUIRES(contract::ListedProblems<Traits>)
+struct ListedProblems {
+  typedef typename Traits::Params Params;
+  static GETT_DEVICE int tiles(int extent, int block) { return (extent + block - 1) / block; }
+
+  static GETT_DEVICE bool locate(const Params& p, ProblemTile& t) {
+    int first = 0, last = p.count - 1;  // the problem that has the block's tile is one of these
+    while (first < last) {
+      const int middle = (first + last + 1) / 2;
+      if (p.problems[middle].first_tile <= int(blockIdx.x)) first = middle; else last = middle - 1;
+    }
+    const ListedProblem& problem = p.problems[first];
+    const ProblemLayout& layout = p.layouts[problem.layout];
+    t.id = locate_in_problem(tiles(layout.extent[kGroupM], Traits::kBlockM),
+                             tiles(layout.extent[kGroupN], Traits::kBlockN), int(blockIdx.x) - problem.first_tile);
+    t.k_tiles = tiles(layout.extent[kGroupK], Traits::kBlockK);
+    t.first_pair = first;
+    t.d = problem.d;
+    t.other = {-1, 0};
+    t.origin = {0, 0, 0};
+    return true;
+  }
+  static GETT_DEVICE ProblemPair pair(const Params& p, const ProblemTile& t, int number) {
+    const ListedProblem& problem = p.problems[number];
+    return {problem.a, problem.b, problem.layout, t.k_tiles};
+  }
   static GETT_DEVICE int extent(const Params&, const ProblemTile&, const ProblemLayout& layout, ModeGroup group) {
     return layout.extent[group];
   }

@@ -76,6 +76,7 @@ class GroupedSchedule:
         tensor_cores: Whether `mma.sync` multiplies; multiply-adds do otherwise.
         tile: A block's share.
         ragged: Where problems have their sizes on the device; None for a table of problems.
+        listed: Whether the argument has the problems' addresses, so that no memory of the device does.
     """
 
     arch: str
@@ -86,3 +87,4 @@ class GroupedSchedule:
     tensor_cores: bool
     tile: GroupedTile
     ragged: Ragged | None = None
+    listed: bool = False

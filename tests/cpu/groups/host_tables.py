@@ -13,10 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gett.codegen.grouped import RaggedFigures, ragged_kernel, render_grouped, table_kernel
+from gett.codegen.grouped import (
+    RaggedFigures,
+    groups_of,
+    listed_kernel,
+    mode_tables,
+    ragged_kernel,
+    render_grouped,
+    table_kernel,
+)
 from gett.groups.launches import packed
 from gett.groups.layouts import Layout
-from gett.groups.table import ClassTable, mode_tables
+from gett.groups.table import ClassTable
 from gett.schedule.spec.grouped import GroupedSchedule
 from tests.cpu.host_blocks import FOLDER
 from tests.cpu.host_cuda import run_host
@@ -44,6 +52,13 @@ TABLES = """
   for (int i = 0; i < head[4]; ++i) outputs[i].d = base + (long long)outputs[i].d;
 """
 
+LISTED = """
+  for (int i = 0; i < p.count; ++i) {
+    p.problems[i].a = base + (long long)p.problems[i].a;
+    p.problems[i].b = base + (long long)p.problems[i].b;
+    p.problems[i].d = base + (long long)p.problems[i].d;
+  }
+"""
 POISON = 0x5A
 
 
@@ -92,7 +107,7 @@ class Memory:
 
 def run_table(tmp: Path, memory: Memory, layouts: Sequence[Layout], table: ClassTable) -> None:
     """Compute the outputs of a class, whose addresses are places in memory."""
-    heads, modes = mode_tables(layouts)
+    heads, modes = mode_tables(x.modes for x in layouts)
     outputs, pairs, heads_at, modes_at, tiles = memory.put_tables(
         [table.outputs, table.pairs, heads, modes, table.tiles]
     )
@@ -103,6 +118,24 @@ def run_table(tmp: Path, memory: Memory, layouts: Sequence[Layout], table: Class
     moves = "".join(MOVE.format(x) for x in ("outputs", "pairs", "layouts", "modes", "tiles")) + TABLES
     counts = (len(table.pairs), len(table.outputs))
     _run(tmp, memory, source.text, params, moves, table.blocks, table.schedule, counts)
+
+
+def run_listed(tmp: Path, memory: Memory, schedule: GroupedSchedule, problems: Sequence[Any]) -> None:
+    """Compute products that one launch makes together: of each the plan, and A, B and D in the plan's roles."""
+    gemms = [gemm for gemm, *_ in problems]
+    layouts, modes = memory.put_tables(mode_tables(map(groups_of, gemms)))
+    source = render_grouped(schedule)
+    listed = [(i, (g.extent_l, g.extent_m, g.extent_n)) for i, g in enumerate(gemms)]
+    (launch,) = listed_kernel(schedule, source, listed).launches
+    params = bytearray(launch.params)
+    places = {"layouts": layouts, "modes": modes}
+    for i, (_, *arrays) in enumerate(problems):
+        places |= {f"{role}{i}": memory.place(x) for role, x in zip("abd", arrays, strict=True)}
+    for role, at in launch.pointers:
+        params[at : at + 8] = struct.pack("<q", places.pop(role))
+    assert not places
+    moves = "".join(MOVE.format(x) for x in ("layouts", "modes")) + LISTED
+    _run(tmp, memory, source.text, bytes(params), moves, launch.grid[0], schedule, (0, 0))
 
 
 def run_ragged(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,15 @@ import pytest
 from numpy.typing import NDArray
 
 from gett.arrays.kinds import NUMPY
-from gett.codegen.grouped import RECORDS, render_grouped, smem_bytes
+from gett.codegen.grouped import MOST_LISTED, RECORDS, listed_kernel, render_grouped, smem_bytes
 from gett.groups.ragged import ragged_modes
 from gett.groups.ragged_launch import ragged_layout, ragged_schedule, ragged_tables
 from gett.groups.reading import read
 from gett.groups.table import group_outputs, make_tables
-from gett.groups.tiles import MULTIPLY_ADDS, TENSOR_CORES
 from gett.hw.dtypes import data_type
 from gett.jit.compile import compile_uncached
 from gett.jit.ptxas import read_usage
+from gett.schedule.grouped import MULTIPLY_ADDS, TENSOR_CORES
 from gett.schedule.spec.grouped import GroupedLoad, GroupedSchedule, GroupedTile, Ragged
 from tests.cpu.groups.host_tables import Memory, run_ragged, run_table
 
@@ -52,7 +53,7 @@ def all_schedules() -> list[Any]:
 @pytest.mark.parametrize("name", RECORDS)
 def test_the_tables_lie_as_the_kernels_read_them(name: str) -> None:
     record = RECORDS[name]
-    cpp = f"gett::Problem{name}"
+    cpp = f"gett::{name}"
     lines = [f'static_assert(sizeof({cpp}) == {record.itemsize}, "size");']
     for field, (_, offset) in record.fields.items():  # type: ignore[union-attr]
         lines.append(f'static_assert(__INTADDR__(&(({cpp}*)0)->{field}) == {offset}, "{field}");')
@@ -66,6 +67,22 @@ def test_the_argument_lies_as_it_is_packed(ragged: Ragged | None) -> None:
     size = 40 if ragged is None else 112
     places = "" if ragged is None else 'static_assert(__INTADDR__(&((Params*)0)->ragged_step) == 48, "steps");\n'
     compile_uncached(f'{text}static_assert(sizeof(Params) == {size}, "size");\n{places}', "sm_90a", allow_spills=True)
+
+
+def test_the_argument_of_listed_problems_lies_as_it_is_packed() -> None:
+    one = replace(schedule("complex64", MULTIPLY_ADDS[8][1], False, wide=False), listed=True)
+    source = render_grouped(one)
+    (launch,) = listed_kernel(one, source, [(0, (1, 2, 3))] * MOST_LISTED).launches
+    assert len(launch.params) <= 4096
+    lines = [f'static_assert(sizeof(Params) == {len(launch.params)}, "size");']
+    for role, at in launch.pointers:
+        if not role[1:].isdigit():
+            lines.append(f'static_assert(__INTADDR__(&((Params*)0)->{role}) == {at}, "{role}");')
+        elif int(role[1:]) == MOST_LISTED - 1:
+            place = f"problems[{role[1:]}].{role[0]}"
+            lines.append(f'static_assert(__INTADDR__(&((Params*)0)->{place}) == {at}, "{role}");')
+    assert len(lines) == 6
+    compile_uncached(source.text + "\n".join(lines), "sm_90a")
 
 
 @pytest.mark.slow

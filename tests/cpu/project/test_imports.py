@@ -49,7 +49,13 @@ INSIDE = {
         "torch_autograd",
         "torch_chain torch_checkpoint torch_epilogue",
     ],
-    "gett.network": ["optimize search", "limits", "request", "path cutting steps forms", "products running slicing"],
+    "gett.network": [
+        "optimize search",
+        "limits",
+        "request",
+        "path cutting steps forms",
+        "products running slicing together",
+    ],
     "gett.console": ["formatting", "progress"],
     "gett.explain": ["schedule", "detail roofline", "advice record", "plot summary"],
     "gett.plans": [
@@ -98,7 +104,9 @@ INSIDE = {
     "gett.jax": ["primitive", "running", "functions"],
 }
 # The same for folders of a package, and modules beside them.
-FOLDERS = {"gett.schedule": ["spec lower packed", "rules", "mainloops", "legality", "known tile", "cost", "search"]}
+FOLDERS = {
+    "gett.schedule": ["spec lower packed", "rules grouped", "mainloops", "legality", "known tile", "cost", "search"]
+}
 LEVEL = {part: level for level, line in enumerate(LAYERS) for part in line.split()}
 LEVEL_INSIDE = {
     f"{package}.{module}": level

@@ -30,7 +30,7 @@ def chain(count: int, extent: int = 10) -> list[Turn]:
         first = 0 if n == 0 else count + n
         done = (first, n + 1)
         last = n == count - 1
-        turns.append(Turn(first, n + 1, count + n + 1, last, (extent,), DTYPE, (), (), done))
+        turns.append(Turn(first, n + 1, count + n + 1, last, (extent,), DTYPE, (), (), done, n))
     return turns
 
 

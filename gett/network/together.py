@@ -1,0 +1,54 @@
+"""Small steps of a network that one launch makes together: which ones, and the order of steps in which they stand.
+
+Knows dependencies and classes of kernels, neither tables nor devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gett.network.steps import Step, Together
+
+if TYPE_CHECKING:  # plans of NumPy arrays have none
+    from gett.schedule.spec.grouped import GroupedSchedule
+
+LEAST = 8
+"""Small steps from which a network has any made together: fewer take no longer by kernels of their own."""
+
+
+def made_together(steps: Sequence[Step], small: Sequence[GroupedSchedule | None], most: int) -> tuple[Step, ...]:
+    """Steps in an order in which those of a launch are neighbours.
+
+    A small step is made behind the last of the other steps that it needs, with those that need as many small steps
+    between. So other steps keep their order, and what small steps write, which is little, is made early.
+
+    Args:
+        steps: In order.
+        small: For each step the kernel that makes it with others; None where it is made alone.
+        most: Steps of one launch.
+    """
+    if sum(x is not None for x in small) < LEAST:
+        return tuple(steps)
+    stands: dict[int, tuple[int, int]] = {}  # of each result: other steps before it, then small steps in a row
+    levels: dict[tuple[int, int], dict[GroupedSchedule | None, list[Step]]] = {}
+    others = 0
+    for step, kernel in zip(steps, small, strict=True):
+        if kernel is None:
+            others += 1
+            at = others, 0
+        else:
+            last, depth = max((stands[i] for i in step.inputs if i in stands), default=(0, 0))
+            at = last, depth + 1
+        stands[step.output] = at
+        levels.setdefault(at, {}).setdefault(kernel, []).append(step)
+    ordered: list[Step] = []
+    number = 0
+    for at in sorted(levels):
+        for kernel, found in levels[at].items():
+            for first in range(0, len(found), most):
+                number += 1
+                together = None if kernel is None else Together(number, kernel)
+                ordered += [replace(s, together=together) for s in found[first : first + most]]
+    return tuple(ordered)
