@@ -8,15 +8,16 @@ Owns all wording and the text tables. Reads plans and schedules; decides nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any, Protocol
 
 from gett.console.formatting import format_bytes, format_quantity, format_seconds, format_table, printable, shortened
+from gett.explain.path import explain_path
 from gett.explain.schedule import count, schedule_facts, spell
 from gett.hw.dtypes import data_type
 from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.network.path import Path
+from gett.network.request import PlanRequest
 from gett.network.steps import Step
 from gett.schedule.spec.schedule import Schedule
 
@@ -38,7 +39,7 @@ class Plan(Protocol):
     shape: Any
 
     @property
-    def path_info(self) -> Any: ...
+    def request(self) -> PlanRequest: ...
     @property
     def flops(self) -> int: ...
     @property
@@ -50,6 +51,8 @@ class Plan(Protocol):
     @property
     def peak_bytes(self) -> int: ...
     @property
+    def held_bytes(self) -> tuple[int, ...]: ...
+    @property
     def slices(self) -> int: ...
     @property
     def sliced(self) -> str: ...
@@ -57,10 +60,12 @@ class Plan(Protocol):
     def once(self) -> int: ...
     @property
     def overhead(self) -> float: ...
+    @property
+    def graphs(self) -> int: ...
 
 
 def explain(plan: Plan) -> str:
-    """A whole plan as text: of a network the totals, opt_einsum's path and the costliest steps, then every step."""
+    """A whole plan as text: of a network the totals, the path and the costliest steps, then every step."""
     steps = plan.steps
     title = f"{plan.subscripts} on {plan.arch}"
     if len(steps) == 1 and plan.slices == 1:
@@ -77,7 +82,7 @@ def explain(plan: Plan) -> str:
     estimates = [s.schedule.forecast.us for s in steps if s.schedule is not None]
     if estimates:
         head.append(f"  estimate {format_seconds(1e-6 * sum(estimates))}, all steps together")
-    head += explain_path(plan.path_info)
+    head += [f"  path {list(plan.path)}", f"  {explain_path(plan.request, plan.path)}"]
     sections = [printable("\n".join(head)), "\n".join(_costliest(steps))]
     sections += [_explain_step(step, _title(steps, number)) for number, step in enumerate(steps)]
     return "\n\n".join(sections)
@@ -135,24 +140,6 @@ def _costliest(steps: Sequence[Step]) -> list[str]:
     lines = ["  " + line for line in format_table(header, rows, left=2)]
     rest = len(steps) - len(order)
     return lines if not rest else [*lines, f"  and {count(rest, 'step')} more"]
-
-
-def explain_path(info: Any, *, whole: bool = True) -> list[str]:
-    """Lines that sum up an `opt_einsum` `PathInfo`; none for None.
-
-    Args:
-        info: The record.
-        whole: Whether the path itself is told.
-    """
-    if info is None:
-        return []
-    naive, best = Decimal(info.naive_cost), Decimal(info.opt_cost)
-    return [
-        *([f"  path {list(info.path)}"] if whole else []),
-        f"  {format_quantity(best)}op along the path, {format_quantity(naive)}op without one "
-        f"({format_quantity(naive / best if best else 1).rstrip()} times as many); largest intermediate "
-        f"{format_quantity(info.largest_intermediate)}elements",
-    ]
 
 
 def explain_gemm(

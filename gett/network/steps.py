@@ -53,8 +53,10 @@ def last_uses(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(i for i in {*step.inputs} if last[i] == n) for n, step in enumerate(steps))
 
 
-def peak_bytes(steps: Sequence[Step], uses: Sequence[tuple[int, ...]], copies: Mapping[int, int] | None = None) -> int:
-    """Most memory that intermediates hold at one time; the result does not count.
+def held_bytes(
+    steps: Sequence[Step], uses: Sequence[tuple[int, ...]], copies: Mapping[int, int] | None = None
+) -> tuple[int, ...]:
+    """Memory that intermediates hold while each step runs; the result does not count.
 
     Args:
         steps: Of a plan.
@@ -63,15 +65,21 @@ def peak_bytes(steps: Sequence[Step], uses: Sequence[tuple[int, ...]], copies: M
             as intermediates, and so does what runs a step: its workspace on a GPU, its scratch on the CPU.
     """
     sizes: dict[int, int] = {}
-    peak = 0
+    held, alive = [], 0  # `alive` is the sum of `sizes`, which may have thousands
     for step, done in zip(steps, uses, strict=True):
+        made = {i: copies[i] for i in step.inputs if copies and i in copies}
         if step.output != steps[-1].output:
-            sizes[step.output] = math.prod(step.shape) * itemsize(step.gemm.contraction.d.dtype)
-        sizes |= {i: copies[i] for i in step.inputs if copies and i in copies}
-        peak = max(peak, sum(sizes.values()) + (0 if copies is None else scratch_bytes(step)))
-        for i in done:
-            sizes.pop(i, None)
-    return peak
+            made[step.output] = math.prod(step.shape) * itemsize(step.gemm.contraction.d.dtype)
+        alive += sum(made.values()) - sum(sizes.get(i, 0) for i in made)
+        sizes |= made
+        held.append(alive + (0 if copies is None else scratch_bytes(step)))
+        alive -= sum(sizes.pop(i, 0) for i in done)
+    return tuple(held)
+
+
+def peak_bytes(steps: Sequence[Step], uses: Sequence[tuple[int, ...]], copies: Mapping[int, int] | None = None) -> int:
+    """Most memory that intermediates hold at one time, with the arguments of `held_bytes`."""
+    return max(held_bytes(steps, uses, copies), default=0)
 
 
 def scratch_bytes(step: Step) -> int:

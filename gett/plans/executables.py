@@ -57,9 +57,10 @@ def _with_schedules(
     steps: Sequence[Step], choose: Callable[[Sequence[GemmPlan]], Sequence[Schedule]]
 ) -> tuple[Step, ...]:
     """Steps with the schedules that are chosen for those of them that differ."""
-    distinct = {s.gemm.signature: s.gemm for s in steps}
+    signatures = [s.gemm.signature for s in steps]
+    distinct = dict(zip(signatures, [s.gemm for s in steps], strict=True))
     chosen = dict(zip(distinct, choose([*distinct.values()]), strict=True))
-    return tuple(replace(s, schedule=chosen[s.gemm.signature]) for s in steps)
+    return tuple(replace(s, schedule=chosen[x]) for s, x in zip(steps, signatures, strict=True))
 
 
 def bind_steps(steps: Sequence[Step], arch: str, tuned: bool, limit: int = WORKSPACE_LIMIT) -> tuple[Step, ...]:
@@ -88,7 +89,9 @@ def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool, limit:
     if arch == "cpu":
         from gett.cpu import NumpyExecutable
 
-        return [NumpyExecutable(gemm) for gemm in gemms]
+        kinds = [gemm.contraction.nameless for gemm in gemms]
+        made = {kind: NumpyExecutable(gemm) for kind, gemm in dict(zip(kinds, gemms, strict=True)).items()}
+        return [made[kind] for kind in kinds]
     if tuned:
         return [_tune(gemm, arch, limit) for gemm in gemms]
     from gett.tune.recall import build_all

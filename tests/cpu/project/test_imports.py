@@ -51,7 +51,7 @@ INSIDE = {
     ],
     "gett.network": ["optimize search", "limits", "request", "path cutting steps forms", "products running slicing"],
     "gett.console": ["formatting", "progress"],
-    "gett.explain": ["schedule", "detail roofline", "advice record", "plot summary"],
+    "gett.explain": ["launches path schedule", "detail roofline", "advice network record", "plot summary"],
     "gett.plans": [
         "checks places plan_cache precision",
         "call executables replay",
