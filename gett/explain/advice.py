@@ -3,7 +3,7 @@
 Owns which changes are tried. Plans them through a function that it is given, and reads only their estimates.
 """
 
-# ruff: noqa: D102 - `ContractionPlan` documents the properties of `Made`
+# ruff: noqa: D102 - `ContractionPlan` documents the properties of the protocols
 
 from __future__ import annotations
 
@@ -37,6 +37,15 @@ class Made(Protocol):
     def workspace_bytes(self) -> int: ...
 
 
+class Told(Protocol):
+    """What is read of the plan that is told."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]: ...
+    @property
+    def graphs(self) -> int: ...
+
+
 Make = Callable[[PlanRequest], Made]
 """Plans a request, for no device, and keeps nothing."""
 
@@ -53,17 +62,18 @@ class Change:
 _COARSER = {"float32": "factors of 10 bits", "complex64": "factors of 16 bits"}
 
 
-def advice(request: PlanRequest, steps: Sequence[Step], share: float, facts: ArchFacts, make: Make) -> list[str]:
+def advice(request: PlanRequest, plan: Told, share: float, facts: ArchFacts, make: Make) -> list[str]:
     """What would make a plan for a GPU faster, each in a line, the most promising first.
 
     Args:
         request: What the plan was made for.
-        steps: Its steps.
+        plan: What was planned.
         share: Of the roofline that it reaches; near the roof nothing is looked for.
         facts: Of its GPU.
         make: Plans a changed request.
     """
-    found = [*_launches(steps, facts)]
+    steps = plan.steps
+    found = [] if plan.graphs else [*_launches(steps, facts)]
     if share >= NEAR or not 0 < len(steps) <= FEW:
         return found
     usual = replace(request, device=None, optimize=True if request.optimize == AUTOTUNE else request.optimize)
@@ -82,7 +92,7 @@ def advice(request: PlanRequest, steps: Sequence[Step], share: float, facts: Arc
 
 
 def _expected(steps: Sequence[Step]) -> float:
-    return sum(s.schedule.forecast.us for s in steps if s.schedule is not None)
+    return sum(s.forecast.us for s in steps if s.forecast is not None)
 
 
 def _launches(steps: Sequence[Step], facts: ArchFacts) -> Iterator[str]:

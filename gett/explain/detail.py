@@ -8,15 +8,16 @@ Owns all wording and the text tables. Reads plans and schedules; decides nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any, Protocol
 
 from gett.console.formatting import format_bytes, format_quantity, format_seconds, format_table, printable, shortened
+from gett.explain.path import explain_path
 from gett.explain.schedule import count, schedule_facts, spell
 from gett.hw.dtypes import data_type
 from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.network.path import Path
+from gett.network.request import PlanRequest
 from gett.network.steps import Step
 from gett.schedule.spec.schedule import Schedule
 
@@ -38,7 +39,7 @@ class Plan(Protocol):
     shape: Any
 
     @property
-    def path_info(self) -> Any: ...
+    def request(self) -> PlanRequest: ...
     @property
     def flops(self) -> int: ...
     @property
@@ -50,6 +51,8 @@ class Plan(Protocol):
     @property
     def peak_bytes(self) -> int: ...
     @property
+    def held_bytes(self) -> tuple[int, ...]: ...
+    @property
     def slices(self) -> int: ...
     @property
     def sliced(self) -> str: ...
@@ -57,10 +60,12 @@ class Plan(Protocol):
     def once(self) -> int: ...
     @property
     def overhead(self) -> float: ...
+    @property
+    def graphs(self) -> int: ...
 
 
 def explain(plan: Plan) -> str:
-    """A whole plan as text: of a network the totals, opt_einsum's path and the costliest steps, then every step."""
+    """A whole plan as text: of a network the totals, the path and the costliest steps, then every step."""
     steps = plan.steps
     title = f"{plan.subscripts} on {plan.arch}"
     if len(steps) == 1 and plan.slices == 1:
@@ -74,10 +79,10 @@ def explain(plan: Plan) -> str:
     ]
     if plan.slices > 1:
         head.append(f"  {explain_slices(plan)}; at most {format_bytes(plan.peak_bytes)} held at one time")
-    estimates = [s.schedule.forecast.us for s in steps if s.schedule is not None]
+    estimates = [s.forecast.us for s in steps if s.forecast is not None]
     if estimates:
         head.append(f"  estimate {format_seconds(1e-6 * sum(estimates))}, all steps together")
-    head += explain_path(plan.path_info)
+    head += [f"  path {list(plan.path)}", f"  {explain_path(plan.request, plan.path)}"]
     sections = [printable("\n".join(head)), "\n".join(_costliest(steps))]
     sections += [_explain_step(step, _title(steps, number)) for number, step in enumerate(steps)]
     return "\n\n".join(sections)
@@ -102,13 +107,16 @@ def _explain_step(step: Step, title: str) -> str:
     """One step in full: what its executor says of itself, and how its schedule was found."""
     route = getattr(step.executable, "route", None)
     measured = getattr(step.executable, "measured", None)
+    if step.together is not None:
+        tile = " x ".join(map(str, step.together.schedule.tile.shape))
+        route = f"{step.together.forecast.reason}, in tiles of {tile}"
     return explain_gemm(step.gemm, step.schedule, route=route, measured=measured, title=title)
 
 
 def step_cost(step: Step) -> float:
     """What steps are ranked by: the cost model's time; on the CPU arithmetic or memory."""
-    if step.schedule is not None:
-        return step.schedule.forecast.us
+    if step.forecast is not None:
+        return step.forecast.us
     return max(step.gemm.flops / CPU_RIDGE, step.gemm.bytes)
 
 
@@ -119,7 +127,7 @@ def _costliest(steps: Sequence[Step]) -> list[str]:
     order = sorted(range(len(steps)), key=lambda i: -costs[i])[:LISTED]
     rows = []
     for i in order:
-        g, schedule = steps[i].gemm, steps[i].schedule
+        g, forecast = steps[i].gemm, steps[i].forecast
         rows.append(
             [
                 str(i + 1),
@@ -127,7 +135,7 @@ def _costliest(steps: Sequence[Step]) -> list[str]:
                 f"{g.extent_l} x {g.extent_m} x {g.extent_n} x {g.extent_k}",
                 format_quantity(g.flops) + "FLOP",
                 format_quantity(g.bytes) + "B",
-                "-" if schedule is None else format_seconds(1e-6 * schedule.forecast.us),
+                "-" if forecast is None else format_seconds(1e-6 * forecast.us),
                 f"{100 * costs[i] / total:.1f} %" if total else "-",
             ]
         )
@@ -135,24 +143,6 @@ def _costliest(steps: Sequence[Step]) -> list[str]:
     lines = ["  " + line for line in format_table(header, rows, left=2)]
     rest = len(steps) - len(order)
     return lines if not rest else [*lines, f"  and {count(rest, 'step')} more"]
-
-
-def explain_path(info: Any, *, whole: bool = True) -> list[str]:
-    """Lines that sum up an `opt_einsum` `PathInfo`; none for None.
-
-    Args:
-        info: The record.
-        whole: Whether the path itself is told.
-    """
-    if info is None:
-        return []
-    naive, best = Decimal(info.naive_cost), Decimal(info.opt_cost)
-    return [
-        *([f"  path {list(info.path)}"] if whole else []),
-        f"  {format_quantity(best)}op along the path, {format_quantity(naive)}op without one "
-        f"({format_quantity(naive / best if best else 1).rstrip()} times as many); largest intermediate "
-        f"{format_quantity(info.largest_intermediate)}elements",
-    ]
 
 
 def explain_gemm(

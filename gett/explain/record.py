@@ -18,10 +18,11 @@ def plan_record(plan: Plan) -> dict[str, Any]:
 
     Bytes and flops are the least that the contraction needs. `estimate_us` is the sum of what the cost model expects of
     the kernels, null where NumPy runs them. Each step has its groups, fastest mode first, with the byte strides of each
-    tensor, and the schedule of its kernel with all fields of the record, null where NumPy runs it. `operands` say
+    tensor, and the schedule of its kernel with all fields of the record, null where NumPy runs it. `together` is the
+    number of the launch that makes a step with others, whose kernel is then its own, null elsewhere. `operands` say
     in the order of the subscripts in which dtype each is read, and whether it is conjugated.
     """
-    estimates = [s.schedule.forecast.us for s in plan.steps if s.schedule is not None]
+    estimates = [s.forecast.us for s in plan.steps if s.forecast is not None]
     return {
         "subscripts": plan.subscripts,
         "arch": plan.arch,
@@ -58,6 +59,7 @@ def _step(step: Step) -> dict[str, Any]:
         "bytes": gemm.bytes,
         "route": getattr(step.executable, "route", None),
         "schedule": encode(step.schedule),
+        "together": None if step.together is None else step.together.number,
         "measured_us": None if measured is None else measured[0],
     }
 

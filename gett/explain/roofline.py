@@ -56,15 +56,15 @@ def peak_tflops(facts: ArchFacts, dtype: str, precision: str) -> float:
 
 def roofline(step: Step, facts: ArchFacts) -> Roofline | None:
     """The roofline of one step on a GPU; None where no time is expected of it."""
-    schedule, measured = step.schedule, getattr(step.executable, "measured", None)
-    if schedule is None:
+    forecast, measured = step.forecast, getattr(step.executable, "measured", None)
+    if forecast is None:
         return None
     gemm = step.gemm
     contraction = gemm.contraction
     peak = peak_tflops(facts, contraction.dtype, contraction.precision)
     arithmetic = gemm.flops / peak * 1e-12 if peak and gemm.flops else 0.0
     traffic = gemm.bytes / facts.dram_tbps * 1e-12
-    us = schedule.forecast.us if measured is None else measured[0]
+    us = forecast.us if measured is None else measured[0]
     return Roofline(
         1e-6 * us, max(arithmetic, traffic), gemm.flops, gemm.bytes, arithmetic > traffic, measured is not None
     )

@@ -1,6 +1,7 @@
-"""A plan in at most ten lines, for people: what it is, what runs it, its time, what bounds it, what would help.
+"""A plan in ten lines, for people: what it is, what runs it, its time, what bounds it, what would help.
 
-Owns the choice of facts and their wording, as text and as HTML. Every detail is in `detail.py`.
+A network takes at most forty lines: totals and its costliest steps. Owns the choice of facts and their wording, as text
+and as HTML. Every detail is in `detail.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections.abc import Sequence
 
 from gett.console.formatting import WIDEST, format_bytes, format_quantity, format_seconds, printable, shortened
 from gett.explain.advice import Make, advice
-from gett.explain.detail import CPU_RIDGE, Plan, explain_path, explain_slices, step_cost
+from gett.explain.detail import CPU_RIDGE, Plan, explain_slices
+from gett.explain.network import costliest, network_totals
+from gett.explain.path import explain_path
 from gett.explain.roofline import Roofline, roofline, total
 from gett.explain.schedule import count, spell
 from gett.hw.archs import ArchFacts
@@ -21,8 +24,8 @@ from gett.network.steps import Step
 from gett.schedule.spec.schedule import Schedule
 from layouts.modes import Strided
 
-LINES = 10  # of a plan's text
-COSTLIEST = 3  # steps of a network that are named
+LINES = 10  # of the text of a contraction
+MOST = 40  # of that of a network
 
 # What multiplies, by the `kind` of a schedule's main loop.
 KERNELS = {
@@ -51,7 +54,7 @@ Fact = tuple[str, str]
 
 
 def summary(plan: Plan, request: PlanRequest, facts: ArchFacts | None, make: Make) -> str:
-    """A plan as text of at most ten lines.
+    """A plan as text of at most ten lines, of a network at most forty.
 
     Args:
         plan: What to tell.
@@ -61,7 +64,8 @@ def summary(plan: Plan, request: PlanRequest, facts: ArchFacts | None, make: Mak
     """
     lines = [_title(plan, facts)]
     lines += [f"  {name:<9} {text}" for name, text in _facts(plan, request, facts, make)]
-    return printable("\n".join(shortened(line) for line in lines[:LINES]))
+    most = MOST if len(plan.steps) > 1 else LINES
+    return printable("\n".join(shortened(line) for line in lines[:most]))
 
 
 def summary_html(plan: Plan, request: PlanRequest, facts: ArchFacts | None, make: Make) -> str:
@@ -95,16 +99,18 @@ def _facts(plan: Plan, request: PlanRequest, facts: ArchFacts | None, make: Make
     if len(plan.steps) == 1:
         told = _contraction_facts(plan.steps[0], facts)
     else:
-        told = [("path", line.strip()) for line in explain_path(plan.path_info, whole=False)]
+        told = [("path", explain_path(request, plan.path))]
     if plan.slices > 1:
         told.append(("slices", explain_slices(plan)))
     told += _time(plan, roof)
-    told.append(("memory", _memory(plan)))
     if len(plan.steps) > 1:
-        told += _costliest(plan, facts)
+        told += network_totals(plan)
+    told.append(("memory", _memory(plan)))
+    room = LINES - 2 - len(told)
+    if len(plan.steps) > 1:
+        told += costliest(plan.steps)
     if roof is not None and facts is not None:
-        room = LINES - 2 - len(told)
-        told += [("advice", text) for text in advice(request, plan.steps, roof.share, facts, make)[: max(1, room)]]
+        told += [("advice", text) for text in advice(request, plan, roof.share, facts, make)[: max(1, room)]]
     told.append(("more", "plan.explain(detail=True)"))
     return told
 
@@ -181,14 +187,15 @@ def _time(plan: Plan, roof: Roofline | None) -> list[Fact]:
     if roof is None:
         bound = "arithmetic" if plan.flops > CPU_RIDGE * plan.bytes else "memory"
         work = f"{format_quantity(plan.flops)}FLOP" if plan.flops else "no arithmetic"
-        return [("work", f"{work}, {format_quantity(plan.bytes)}B; bound by {bound}")]
+        limit = f"; bound by {bound}" if len(plan.steps) == 1 else ""
+        return [("work", f"{work}, {format_quantity(plan.bytes)}B{limit}")]
     if not roof.seconds:
         return []
     rates = [f"{format_quantity(roof.flops / roof.seconds)}FLOP/s"] if roof.flops else []
     rates.append(f"{format_quantity(roof.bytes / roof.seconds)}B/s")
     how = "measured" if roof.measured else "expected"
     facts = [("time", f"{format_seconds(roof.seconds)} {how}: {', '.join(rates)}; {_share(roof, len(plan.steps))}")]
-    bounds = {s.schedule.forecast.bound for s in plan.steps if s.schedule is not None} - {""}
+    bounds = {s.forecast.bound for s in plan.steps if s.forecast is not None} - {""}
     if len(plan.steps) == 1 and bounds:
         intensity = f", {roof.flops / roof.bytes:.3g} FLOP/B" if roof.flops and roof.bytes else ""
         facts.append(("bound by", f"{', '.join(bounds)}{intensity}"))
@@ -215,20 +222,8 @@ def _memory(plan: Plan) -> str:
         packed = [s.schedule.packing for s in plan.steps if s.schedule is not None and s.schedule.packing is not None]
         names = [x.upper() for x in "abd" if packed and getattr(packed[0], x) is not None]
         one = f"dense copies of {' and '.join(names)}"
-        parts.append("no copies" if not packed else one if len(plan.steps) == 1 else f"copies in {len(packed)} steps")
+        parts.append(
+            "no copies" if not packed else one if len(plan.steps) == 1 else f"copies in {count(len(packed), 'step')}"
+        )
     parts.append(f"at least {format_bytes(plan.bytes)} read and written")
     return ", ".join(parts)
-
-
-def _costliest(plan: Plan, facts: ArchFacts | None) -> list[Fact]:
-    """The steps that take longest, each in a line."""
-    costs = [step_cost(s) for s in plan.steps]
-    whole = sum(costs) or 1.0
-    told = []
-    for i in sorted(range(len(costs)), key=lambda i: -costs[i])[:COSTLIEST]:
-        step = plan.steps[i]
-        what = KERNELS[step.schedule.mainloop.kind] if step.schedule is not None else "NumPy"
-        gemm = step.gemm
-        shape = f"{gemm.extent_l} x {gemm.extent_m} x {gemm.extent_n} x {gemm.extent_k}"
-        told.append((f"step {i + 1}", f"{100 * costs[i] / whole:.0f} %: {shape} (L x M x N x K), {what}: {step.name}"))
-    return told

@@ -146,7 +146,8 @@ def make_contraction(
             order.setdefault(mode, len(order))
 
     def renumber(operand: Operand) -> Operand:
-        return replace(operand, modes=tuple(order[m] for m in operand.modes))
+        modes = tuple([order[m] for m in operand.modes])
+        return Operand(modes, operand.strides, operand.dtype, operand.alignment, operand.conj)
 
     return Contraction(
         names=tuple(names[m] for m in order),

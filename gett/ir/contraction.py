@@ -103,6 +103,13 @@ class Contraction:
         assert self.epilogue is not None
         return value_types(self.epilogue, data_type(self.dtype).accumulator, [x.dtype for x in self.extras])
 
+    @property
+    def nameless(self) -> Contraction:
+        """The same without names: contractions that differ in letters alone are equal then."""
+        return Contraction(
+            (), self.extents, self.a, self.b, self.d, self.c, self.dtype, self.precision, self.epilogue, self.extras
+        )
+
     def spell(self, operand: Operand) -> str:
         """The modes of an operand as subscripts, e.g. `"kjicba"`."""
         return "".join(self.names[m] for m in operand.modes)

@@ -70,6 +70,10 @@ class GemmPlan:
         extras = [(t.dtype, t.alignment) for t in c.extras]
         return repr((groups, tensors, c.dtype, c.precision, c.epilogue, extras))
 
+    def of(self, contraction: Contraction) -> GemmPlan:
+        """The plan of a contraction that differs from this one's in letters alone."""
+        return GemmPlan(contraction, self.swapped, self.l, self.m, self.n, self.k)
+
     def operand(self, tensor: int) -> Operand | None:
         """A, B, D or C, by position in `Strided.strides`; None where there is none."""
         return (self.a, self.b, self.contraction.d, self.contraction.c)[tensor]

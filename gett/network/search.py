@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 TRIAL = 1 << 24  # products that take as long, on a device between a CPU and a GPU, as a trial does for each tensor
 MOST = 32  # trials
@@ -16,6 +17,20 @@ LEAST = 8  # tensors: opt_einsum's own paths of fewer are best, or nearly so
 
 Path = Sequence[tuple[int, ...]]
 Terms = Sequence[tuple[int, ...]]
+
+
+class PathCosts(NamedTuple):
+    """What a path costs, as opt_einsum counts it: products and additions are an operation each.
+
+    Attributes:
+        along: Operations along the path.
+        without: Those of one loop over all modes.
+        largest: Elements of the largest result of a contraction.
+    """
+
+    along: int
+    without: int
+    largest: int
 
 
 def searched_path(terms: Terms, output: Sequence[int], extents: Sequence[int], path: Path, times: int = 1) -> Path:
@@ -49,17 +64,39 @@ def searched_path(terms: Terms, output: Sequence[int], extents: Sequence[int], p
 
 def products(terms: Terms, output: Sequence[int], extents: Sequence[int], path: Path) -> int:
     """How many products a path takes in all."""
+    return sum(math.prod(extents[m] for m in union) for _, union, _ in _walk(terms, output, path))
+
+
+def costs(terms: Terms, output: Sequence[int], extents: Sequence[int], path: Path) -> PathCosts:
+    """What a path costs; opt_einsum's `PathInfo` takes time in proportion to the square of its length.
+
+    Args:
+        terms: Modes of each tensor; a mode may repeat within one.
+        output: Modes of the result.
+        extents: Of all modes.
+        path: Of all tensors.
+    """
+    along, largest = 0, 0
+    for count, union, kept in _walk(terms, output, path):
+        each = max(1, count - 1) + (len(kept) < len(union))
+        along += each * math.prod(extents[m] for m in union)
+        largest = max(largest, math.prod(extents[m] for m in kept))
+    every = set().union(*map(set, terms), output)
+    each = max(1, len(terms) - 1) + (len(every) > len(output))
+    return PathCosts(along, each * math.prod(extents[m] for m in every), largest)
+
+
+def _walk(terms: Terms, output: Sequence[int], path: Path) -> Iterator[tuple[int, set[int], set[int]]]:
+    """Of each contraction of a path how many tensors it takes, their modes, and the modes that are left of these."""
     live = [set(term) for term in terms]
     holders = Counter(m for term in live for m in term)
     holders.update(set(output))
-    total = 0
     for positions in path:
         group = [live.pop(i) for i in sorted(positions, reverse=True)]
         union = set().union(*group)
-        total += math.prod(extents[m] for m in union)
         for term in group:
             holders.subtract(term)
         kept = {m for m in union if holders[m] > 0}
         holders.update(kept)
         live.append(kept)
-    return total
+        yield len(group), union, kept

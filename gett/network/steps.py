@@ -16,7 +16,7 @@ from gett.network.request import PlanRequest
 
 if TYPE_CHECKING:  # plans of NumPy arrays have none
     from gett.schedule.spec.grouped import GroupedSchedule
-    from gett.schedule.spec.schedule import Schedule
+    from gett.schedule.spec.schedule import Forecast, Schedule
 
 # (a, b, c, d, alpha, beta) in the user's order of operands; b and c may be None. Where the contraction has extras, a
 # seventh argument is the sequence of their arrays.
@@ -30,10 +30,12 @@ class Together:
     Attributes:
         number: Of the launch; those of its steps, which are neighbours, are equal.
         schedule: Its kernel.
+        forecast: What is expected of the step: its share of a launch.
     """
 
     number: int
     schedule: GroupedSchedule
+    forecast: Forecast
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,12 @@ class Step:
     offsets: tuple[int, ...] = (0, 0, 0, 0)
     together: Together | None = None
 
+    @property
+    def forecast(self) -> Forecast | None:
+        """What the cost model expects on a GPU; None on the CPU."""
+        made = self.schedule or self.together
+        return None if made is None else made.forecast
+
 
 def launches_of(steps: Sequence[Step]) -> tuple[int, ...]:
     """For each step the number of its launch; those that are made together have one."""
@@ -88,8 +96,10 @@ def last_uses(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, gone))
 
 
-def peak_bytes(steps: Sequence[Step], uses: Sequence[tuple[int, ...]], copies: Mapping[int, int] | None = None) -> int:
-    """Most memory that intermediates hold at one time; the result does not count.
+def held_bytes(
+    steps: Sequence[Step], uses: Sequence[tuple[int, ...]], copies: Mapping[int, int] | None = None
+) -> tuple[int, ...]:
+    """Memory that intermediates hold while each step runs; the result does not count.
 
     Args:
         steps: Of a plan.
@@ -98,15 +108,21 @@ def peak_bytes(steps: Sequence[Step], uses: Sequence[tuple[int, ...]], copies: M
             as intermediates, and so does what runs a step: its workspace on a GPU, its scratch on the CPU.
     """
     sizes: dict[int, int] = {}
-    peak = 0
+    held, alive = [], 0  # `alive` is the sum of `sizes`, which may have thousands
     for step, done in zip(steps, uses, strict=True):
+        made = {i: copies[i] for i in step.inputs if copies and i in copies}
         if step.output != steps[-1].output:
-            sizes[step.output] = math.prod(step.shape) * itemsize(step.gemm.contraction.d.dtype)
-        sizes |= {i: copies[i] for i in step.inputs if copies and i in copies}
-        peak = max(peak, sum(sizes.values()) + (0 if copies is None else scratch_bytes(step)))
-        for i in done:
-            sizes.pop(i, None)
-    return peak
+            made[step.output] = math.prod(step.shape) * itemsize(step.gemm.contraction.d.dtype)
+        alive += sum(made.values()) - sum(sizes.get(i, 0) for i in made)
+        sizes |= made
+        held.append(alive + (0 if copies is None else scratch_bytes(step)))
+        alive -= sum(sizes.pop(i, 0) for i in done)
+    return tuple(held)
+
+
+def peak_bytes(steps: Sequence[Step], uses: Sequence[tuple[int, ...]], copies: Mapping[int, int] | None = None) -> int:
+    """Most memory that intermediates hold at one time, with the arguments of `held_bytes`."""
+    return max(held_bytes(steps, uses, copies), default=0)
 
 
 def scratch_bytes(step: Step) -> int:

@@ -5,7 +5,7 @@ Knows dependencies and classes of kernels, neither tables nor devices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,18 @@ from gett.network.steps import Step, Together
 
 if TYPE_CHECKING:  # plans of NumPy arrays have none
     from gett.schedule.spec.grouped import GroupedSchedule
+    from gett.schedule.spec.schedule import Forecast
 
 LEAST = 8
 """Small steps from which a network has any made together: fewer take no longer by kernels of their own."""
 
 
-def made_together(steps: Sequence[Step], small: Sequence[GroupedSchedule | None], most: int) -> tuple[Step, ...]:
+def made_together(
+    steps: Sequence[Step],
+    small: Sequence[GroupedSchedule | None],
+    most: int,
+    shares: Callable[[int], Forecast],
+) -> tuple[Step, ...]:
     """Steps in an order in which those of a launch are neighbours.
 
     A small step is made behind the last of the other steps that it needs, with those that need as many small steps
@@ -28,6 +34,7 @@ def made_together(steps: Sequence[Step], small: Sequence[GroupedSchedule | None]
         steps: In order.
         small: For each step the kernel that makes it with others; None where it is made alone.
         most: Steps of one launch.
+        shares: What is expected of each of so many steps of a launch.
     """
     if sum(x is not None for x in small) < LEAST:
         return tuple(steps)
@@ -47,8 +54,12 @@ def made_together(steps: Sequence[Step], small: Sequence[GroupedSchedule | None]
     number = 0
     for at in sorted(levels):
         for kernel, found in levels[at].items():
+            if kernel is None:
+                ordered += found
+                continue
             for first in range(0, len(found), most):
+                own = found[first : first + most]
                 number += 1
-                together = None if kernel is None else Together(number, kernel)
-                ordered += [replace(s, together=together) for s in found[first : first + most]]
+                together = Together(number, kernel, shares(len(own)))
+                ordered += [replace(s, together=together) for s in own]
     return tuple(ordered)

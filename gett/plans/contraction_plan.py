@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -113,7 +113,7 @@ class ContractionPlan(PlanFigures):
         return made
 
     def __str__(self) -> str:
-        """`explain()`: at most ten lines."""
+        """`explain()`: at most ten lines, forty of a network."""
         return self.explain()
 
     def explain(self, *, detail: bool = False) -> str:
@@ -121,7 +121,8 @@ class ContractionPlan(PlanFigures):
 
         At most ten lines: what it is as a matrix product, the kernel, the expected time with its rates and share of the
         roofline, what bounds it, memory and copies, and what would make it faster. Estimates are the cost model's, for
-        the GPU that the plan is for; of the CPU there are none.
+        the GPU that the plan is for; of the CPU there are none. A network takes at most forty: totals, launches, and
+        the ten steps that take longest with what bounds each.
 
         Args:
             detail: Tell everything instead: groups, strides, boxes, loads and stores of every step. Kernels are
@@ -161,22 +162,27 @@ class ContractionPlan(PlanFigures):
 
         return plan_record(self)
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the roofline of the plan's GPU, and each step below it, with matplotlib.
+    def plot(self, ax: Any = None, *, kind: Literal["roofline", "steps"] | None = None) -> Any:
+        """Draw the plan with matplotlib: the roofline of its GPU with each step below it, or its steps in order.
+
+        The second has for each step its time by the cost model, coloured by what bounds it, and behind them the bytes
+        that are held. On the CPU, of which no times are known, it has each step's share of the work.
 
         Args:
             ax: Axes to draw on; by default those of a new figure.
+            kind: `"roofline"` or `"steps"`; by default the steps where there are more than 12.
 
         Returns:
             The axes.
 
         Raises:
-            OptionError: The plan is for the CPU, of which no rates are known, or it forms neither products nor sums.
+            OptionError: `kind` is no such word, the roofline is that of a plan for the CPU, of which no rates are
+                known, or there is nothing to draw.
             MissingPackageError: matplotlib is not installed.
         """
-        from gett.explain.plot import plot_roofline
+        from gett.explain.plot import plot_plan
 
-        return plot_roofline(self, self._facts(), ax)
+        return plot_plan(self, self._facts(), ax, kind)
 
     def _facts(self) -> ArchFacts | None:
         """Rates of the GPU that the plan is for: those of the one at hand where it was planned for that."""

@@ -62,22 +62,33 @@ def _with_schedules(
     steps: Sequence[Step], choose: Callable[[Sequence[GemmPlan]], Sequence[Schedule]]
 ) -> tuple[Step, ...]:
     """Steps with the schedules that are chosen for those of them that differ."""
-    distinct = {s.gemm.signature: s.gemm for s in steps if s.together is None}
+    signatures = [None if s.together is not None else s.gemm.signature for s in steps]
+    distinct = {name: s.gemm for name, s in zip(signatures, steps, strict=True) if name is not None}
     chosen = dict(zip(distinct, choose([*distinct.values()]), strict=True))
-    return tuple(s if s.together is not None else replace(s, schedule=chosen[s.gemm.signature]) for s in steps)
+    return tuple(
+        s if name is None else replace(s, schedule=chosen[name]) for s, name in zip(steps, signatures, strict=True)
+    )
 
 
 def with_launches(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
     """Steps of which one launch makes small ones together, where there are many."""
     from gett.codegen.grouped import MOST_LISTED
+    from gett.hw.device import nearest
     from gett.schedule.grouped import listed_schedule
+    from gett.schedule.spec.schedule import Forecast
 
     if len(steps) < LEAST or any(any(s.offsets) for s in steps):
         return tuple(steps)
     last = steps[-1].output
     found = {s.gemm.signature: s.gemm for s in steps}
     kernels = {name: listed_schedule(gemm, arch) for name, gemm in found.items()}
-    return made_together(steps, [None if s.output == last else kernels[s.gemm.signature] for s in steps], MOST_LISTED)
+    launch_us = nearest(arch_facts(arch)).launches.launch_us
+
+    def share(count: int) -> Forecast:
+        return Forecast(launch_us / count, "launches", f"one of {count} small steps of a launch")
+
+    own = [None if s.output == last else kernels[s.gemm.signature] for s in steps]
+    return made_together(steps, own, MOST_LISTED, share)
 
 
 def bind_steps(steps: Sequence[Step], arch: str, tuned: bool, limit: int = WORKSPACE_LIMIT) -> tuple[Step, ...]:
@@ -111,7 +122,9 @@ def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool, limit:
     if arch == "cpu":
         from gett.cpu import NumpyExecutable
 
-        return [NumpyExecutable(gemm) for gemm in gemms]
+        kinds = [gemm.contraction.nameless for gemm in gemms]
+        made = {kind: NumpyExecutable(gemm) for kind, gemm in dict(zip(kinds, gemms, strict=True)).items()}
+        return [made[kind] for kind in kinds]
     if tuned:
         return [_tune(gemm, arch, limit) for gemm in gemms]
     from gett.tune.recall import build_all

@@ -9,8 +9,9 @@ import math
 from typing import NamedTuple
 
 from gett.ir.tensors import TensorSpec
-from gett.network.steps import last_uses, peak_bytes
+from gett.network.steps import held_bytes, last_uses, peak_bytes
 from gett.plans.bound_steps import BoundSteps
+from gett.plans.replay import may_replay
 
 
 class Result(NamedTuple):
@@ -60,6 +61,18 @@ class PlanFigures(BoundSteps):
         return self._result_bytes + self._copy_of_c + peak_bytes(self.steps, last_uses(self.steps), self._copies)
 
     @property
+    def held_bytes(self) -> tuple[int, ...]:
+        """What a call holds while each step runs, as `peak_bytes` counts it.
+
+        Example:
+            >>> import gett
+            >>> gett.plan("ij,jk,kl->il", *[((64, 64), "float64")] * 3).held_bytes
+            (65536, 65536)
+        """
+        always = self._result_bytes + self._copy_of_c
+        return tuple(always + x for x in held_bytes(self.steps, last_uses(self.steps), self._copies))
+
+    @property
     def largest_intermediate(self) -> int:
         """Elements of the largest intermediate."""
         inner = [s for s in self.steps if s.output != self.steps[-1].output]
@@ -89,6 +102,13 @@ class PlanFigures(BoundSteps):
     def overhead(self) -> float:
         """Floating-point operations as a multiple of those without slices."""
         return 1.0
+
+    @property
+    def graphs(self) -> int:
+        """How many CUDA graphs play the steps from the second call on; 0 where kernels are launched one by one."""
+        if self.arch == "cpu" or self._request.memory_limit is not None:
+            return 0
+        return int(may_replay(self._turns))
 
     @property
     def _result_bytes(self) -> int:

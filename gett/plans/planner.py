@@ -19,7 +19,7 @@ from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type, is_complex
 from gett.ir.build import address, address_c, address_extra, choose_order, make_contraction, resolve_extents
 from gett.ir.contraction import Contraction, Operand
-from gett.ir.gemm import make_gemm_plan
+from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.ir.pairs import one_is_real
 from gett.ir.subscripts import Subscripts, parse
 from gett.ir.tensors import (
@@ -313,14 +313,21 @@ def _intermediate(modes: tuple[int, ...], dtype: np.dtype[Any], extents: tuple[i
 def _make_steps(
     whole: Sequence[tuple[PathStep, Contraction]], operands: int, arch: str, wide: np.dtype[Any]
 ) -> tuple[Step, ...]:
-    """Steps without schedules and executables; on GPUs, a contraction too large for one launch makes several."""
+    """Steps without schedules and executables; on GPUs, a contraction too large for one launch makes several.
+
+    Large networks have many contractions that differ in letters alone, which are planned once.
+    """
     steps: list[Step] = []
     fresh = operands + len(whole)
+    gemms: dict[Contraction, GemmPlan] = {}
 
     def add(inputs: tuple[int, ...], output: int, shape: tuple[int, ...], sections: Iterable[Section]) -> None:
         for section in sections:
             contraction = section.contraction
-            gemm = make_gemm_plan(contraction)
+            same = gemms.get(kind := contraction.nameless)
+            if same is None:
+                same = gemms[kind] = make_gemm_plan(contraction)
+            gemm = same.of(contraction)
             steps.append(Step(str(contraction), inputs, output, shape, gemm, offsets=section.offsets))
 
     for step, contraction in whole:

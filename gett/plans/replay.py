@@ -281,12 +281,17 @@ def _ranges(counts: Iterable[int]) -> Iterator[range]:
         start += count
 
 
+def may_replay(turns: Sequence[Turn]) -> bool:
+    """Whether steps of kernels are played as one graph: there are enough, and no operand is converted between them."""
+    enough = len(turns) >= LEAST_STEPS or any(turn.together for turn in turns)
+    return enough and not any(turn.converted for turn in turns)
+
+
 def replay_for(
     kind: ArrayKind, device: int, turns: Sequence[Turn], executables: Sequence[Any], operands: int
 ) -> Replay | None:
     """What plays the steps of a plan as one; None where they are few, or more than launches of kernels."""
-    together = any(turn.together for turn in turns)
-    if (len(turns) < LEAST_STEPS and not together) or any(turn.converted for turn in turns):
+    if not may_replay(turns):
         return None
     if not all(hasattr(x, "record") for x in executables):
         return None

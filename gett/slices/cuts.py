@@ -238,7 +238,7 @@ def operand_traffic(
 
 def expected_us(plan: ContractionPlan) -> float:
     """What the cost model expects of a plan for a GPU."""
-    return sum(s.schedule.forecast.us for s in plan.steps if s.schedule is not None)
+    return sum(s.forecast.us for s in plan.steps if s.forecast is not None)
 
 
 def _cost(cut: Cut) -> Any:

@@ -127,7 +127,7 @@ class Worker:
         spec = TensorSpec(shape, dense_strides(shape, self._sums.itemsize, self._recipe.order), self._sums, alignment)
         plans = [x.plan for x in self._work.once]
         plans += [self._work.part(self._work.lengths, spec, add=add) for add in (False, True)]
-        steps = [(s.name, s.inputs, s.shape, repr(s.schedule)) for p in plans for s in p.steps]
+        steps = [(s.name, s.inputs, s.shape, repr(s.schedule or s.together)) for p in plans for s in p.steps]
         text = repr((__version__, self._recipe, steps))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -121,6 +121,11 @@ class SlicedPlan(ContractionPlan):
         return sum(len(x.plan.steps) for x in self._work.once)
 
     @property
+    def graphs(self) -> int:
+        """How many CUDA graphs play the steps: one for each slice and for each part that runs once."""
+        return sum(x.plan.graphs for x in self._work.once) + self.slices * self._first.graphs
+
+    @property
     def overhead(self) -> float:
         """Floating-point operations as a multiple of those without slices."""
         return self.flops / self.unsliced.flops if self.unsliced.flops else 1.0
@@ -168,6 +173,17 @@ class SlicedPlan(ContractionPlan):
             parts.append(self._finish(sums, c, extras).peak_bytes)
         held += self._result_bytes + (sums.nbytes if self._kept_apart else 0)
         return max(most, held + max(parts))
+
+    @property
+    def held_bytes(self) -> tuple[int, ...]:
+        """What a call holds while each step of `steps` runs, those of one slice for all."""
+        found: list[int] = []
+        held = 0
+        for x in self._work.once:
+            found += [held + n for n in x.plan.held_bytes]
+            held += x.plan.result.d.nbytes
+        held += self._result_bytes + (self._spec_of_sums.nbytes if self._kept_apart else 0)
+        return (*found, *(held + n for n in self._first.held_bytes))
 
     def compile(self) -> SlicedPlan:
         """Compile the kernels of what runs once and of a slice."""

@@ -56,8 +56,14 @@ def packed_schedules(
     most_us = least_us / (rates.short_clearly if least_us < rates.short_us else rates.clearly)
     most_us /= rates.moved_clearly if _is_moved(plan) else 1.0
     found: list[Schedule] = []
+
+    def least_with(copied_bytes: int) -> float:
+        return (plan.bytes + 2 * copied_bytes) / device.memory.copy_tbps * 1e-6 + 2 * device.launches.launch_us
+
+    if least_with(0) > most_us:  # most small products end here
+        return found
     for copied_bytes, names in packed_names(plan):
-        floor_us = (plan.bytes + 2 * copied_bytes) / device.memory.copy_tbps * 1e-6 + 2 * device.launches.launch_us
+        floor_us = least_with(copied_bytes)
         for cuts in choose_cuts(c, names, facts.workspace_limit) if floor_us <= most_us else ():
             made = packed_plans(c, cuts, names)
             copies = {tensor.name: stream_schedule(tensor.plan, facts) for tensor in made.tensors}

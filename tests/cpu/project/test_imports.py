@@ -57,7 +57,7 @@ INSIDE = {
         "products running slicing together",
     ],
     "gett.console": ["formatting", "progress"],
-    "gett.explain": ["schedule", "detail roofline", "advice record", "plot summary"],
+    "gett.explain": ["launches path schedule", "detail roofline", "advice network record", "plot summary"],
     "gett.plans": [
         "checks places plan_cache precision",
         "call executables replay",
