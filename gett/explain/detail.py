@@ -107,10 +107,11 @@ def _explain_step(step: Step, title: str) -> str:
     """One step in full: what its executor says of itself, and how its schedule was found."""
     route = getattr(step.executable, "route", None)
     measured = getattr(step.executable, "measured", None)
+    runs = "NumPy"
     if step.together is not None:
-        tile = " x ".join(map(str, step.together.schedule.tile.shape))
+        runs, tile = "GPU", " x ".join(map(str, step.together.schedule.tile.shape))
         route = f"{step.together.forecast.reason}, in tiles of {tile}"
-    return explain_gemm(step.gemm, step.schedule, route=route, measured=measured, title=title)
+    return explain_gemm(step.gemm, step.schedule, route=route, measured=measured, title=title, runs=runs)
 
 
 def step_cost(step: Step) -> float:
@@ -152,6 +153,7 @@ def explain_gemm(
     route: str | None = None,
     measured: tuple[float, int] | None = None,
     title: str | None = None,
+    runs: str = "NumPy",
 ) -> str:
     """One contraction as text.
 
@@ -159,9 +161,10 @@ def explain_gemm(
         gemm: The plan. Its groups are listed fastest mode first; fused modes are spelled slowest first, as in
             subscripts; strides are in elements of each tensor ("12 B" where a stride is no whole number of them).
         schedule: The kernel's schedule, or None where NumPy runs the plan.
-        route: What the NumPy executor makes of it, in words.
+        route: What the executor makes of it, in words.
         measured: Microseconds of the schedule, and among how many it was found; None if the model chose it.
         title: How the first line begins; default: the subscripts.
+        runs: What runs it where there is no schedule.
     """
     c = gemm.contraction
     spelled = ",".join(c.spell(o) for o in (c.a, c.b) if o is not None) + "->" + c.spell(c.d)
@@ -177,7 +180,7 @@ def explain_gemm(
     if schedule is not None:
         facts += schedule_facts(gemm, schedule)
     else:
-        facts.append(("executor", "NumPy" if route is None else f"NumPy: {route}"))
+        facts.append(("executor", runs if route is None else f"{runs}: {route}"))
     if c.epilogue is not None:
         facts.append(("epilogue", f"{c.epilogue}, in {data_type(c.dtype).accumulator}, before D is stored"))
     intensity = gemm.flops / gemm.bytes if gemm.bytes else 0.0

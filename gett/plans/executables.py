@@ -82,10 +82,12 @@ def with_launches(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
     last = steps[-1].output
     found = {s.gemm.signature: s.gemm for s in steps}
     kernels = {name: listed_schedule(gemm, arch) for name, gemm in found.items()}
-    launch_us = nearest(arch_facts(arch)).launches.launch_us
+    launches = nearest(arch_facts(arch)).launches
 
     def share(count: int) -> Forecast:
-        return Forecast(launch_us / count, "launches", f"one of {count} small steps of a launch")
+        return Forecast(
+            (launches.launch_us + launches.fill_us) / count, "launches", f"one of {count} small steps of a launch"
+        )
 
     own = [None if s.output == last else kernels[s.gemm.signature] for s in steps]
     return made_together(steps, own, MOST_LISTED, share)

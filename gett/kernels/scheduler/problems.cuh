@@ -1,7 +1,7 @@
 // Which tile of which problem a block of a grouped launch makes.
 //
-// TableProblems: the table says so for each block. ListedProblems: the argument has the problems. RaggedProblems: all problems are parts of the same tensors. Ends of
-// their rows stand in device memory, where a warp looks for its block's.
+// TableProblems: the table says so for each block. ListedProblems: the argument has the problems. RaggedProblems: all
+// problems are parts of the same tensors. Their ends are in device memory, where a warp looks for its block.
 #pragma once
 #include "gett/contract/grouped.cuh"
 #include "gett/core/problems.cuh"

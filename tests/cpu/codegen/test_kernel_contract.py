@@ -68,12 +68,12 @@ def kind_of(text: str) -> str:
 
 @cache
 def grouped_texts() -> tuple[str, ...]:
-    """The texts of grouped launches: by a table, and ragged."""
+    """The texts of grouped launches: by a table, listed in the argument, and ragged."""
     loads = (GroupedLoad("float64", False, "k", 2), GroupedLoad("float64", False, "mn", 2))
     tile = GroupedTile((64, 64, 16), (2, 2), 3)
     return tuple(
-        render_grouped(GroupedSchedule("sm_90a", "float64", "float64", *loads, True, tile, ragged)).text
-        for ragged in (None, Ragged("m", "int32"))
+        render_grouped(GroupedSchedule("sm_90a", "float64", "float64", *loads, True, tile, ragged, listed)).text
+        for ragged, listed in ((None, False), (None, True), (Ragged("m", "int32"), False))
     )
 
 

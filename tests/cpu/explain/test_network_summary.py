@@ -12,8 +12,8 @@ from opt_einsum.testing import rand_equation
 
 import gett
 from gett.codegen.render import render_kernel
-from gett.explain.launches import count_launches
-from gett.explain.network import COSTLIEST, SHORT
+from gett.explain.launches import count_launches, launches_of
+from gett.explain.network import COSTLIEST, SHORT, kernel_of
 from gett.explain.path import path_costs
 from gett.explain.summary import KERNELS, MOST, WIDEST
 
@@ -39,15 +39,17 @@ def test_a_network_of_hundreds_of_steps_is_told_in_forty_lines(arch: str) -> Non
     assert any(f"and {300 - COSTLIEST} steps more" in line for line in lines)
     assert ("launches" in {line[2:10] for line in lines}) is (arch != "cpu")
     if arch != "cpu":
-        times = [s.schedule.forecast.us for s in plan.steps if s.schedule is not None]
+        times = [s.forecast.us for s in plan.steps if s.forecast is not None]
         numbers = [int(line.split()[1]) - 1 for line in listed]
         assert [times[i] for i in numbers] == sorted(times, reverse=True)[:COSTLIEST]
         for line, i in zip(listed, numbers, strict=True):
-            schedule = plan.steps[i].schedule
-            assert schedule is not None
-            assert schedule.forecast.bound in line
-            assert SHORT[schedule.mainloop.kind] in line
-        launches = sum(map(count_launches, plan.steps))
+            step = plan.steps[i]
+            assert step.forecast is not None
+            assert step.forecast.bound in line
+            assert kernel_of(step) in line
+            assert (step.together is None) is (kernel_of(step) in SHORT.values())
+        launches = launches_of(plan.steps)
+        assert launches == 300  # of a chain each step needs the one before
         (told,) = [line for line in lines if line.startswith("  launches")]
         assert f"{launches} kernels, in 1 CUDA graph " in told
         assert f"{len({s.gemm.signature for s in plan.steps})} different" in told
@@ -119,7 +121,7 @@ def test_steps_are_drawn_in_order_with_the_bytes_that_are_held(arch: str) -> Non
     if arch == "cpu":
         assert math.isclose(sum(y for _, y in drawn), 100)
     else:
-        assert [y for _, y in drawn] == [s.schedule.forecast.us for s in plan.steps if s.schedule is not None]
+        assert [y for _, y in drawn] == [s.forecast.us for s in plan.steps if s.forecast is not None]
     (other,) = [x for x in ax.figure.axes if x is not ax]
     assert math.isclose(other.dataLim.y1, plan.peak_bytes / 2**20)
     assert plan.plot(pyplot.subplots()[1], kind="steps").get_xlabel() == "step"
