@@ -96,6 +96,7 @@ class EinsumOptions(TypedDict, total=False):
     checkpoint: Size | None
     devices: Sequence[int] | None
     shard: str | None
+    strip_exponent: Literal[False]
 
 
 class ContractOptions(TypedDict, total=False):
@@ -114,6 +115,7 @@ class ContractOptions(TypedDict, total=False):
     checkpoint: Size | None
     devices: Sequence[int] | None
     shard: str | None
+    strip_exponent: Literal[False]
 
 
 class CallOptions(TypedDict, total=False):
@@ -124,3 +126,4 @@ class CallOptions(TypedDict, total=False):
     beta: Any
     epilogue_args: Sequence[Any]
     checkpoint: Size | None
+    strip_exponent: Literal[False]

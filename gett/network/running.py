@@ -5,7 +5,7 @@ Owns the intermediates: when each is made, converted and dropped. Knows neither 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -86,6 +86,7 @@ def run_steps(
     operands: Sequence[Any],
     foreign: Sequence[Conversion | None],
     ending: Ending,
+    written: Callable[[Any], None] | None = None,
 ) -> None:
     """Call every step's executable.
 
@@ -96,13 +97,15 @@ def run_steps(
         operands: Arrays.
         foreign: As `turns_of` was given them. An array that stands for several operands is converted once.
         ending: The result, and what is done with it.
+        written: Called with each tensor once all of it is written, and before it is read.
     """
+    last = {turn.output: n for n, turn in enumerate(turns)} if written is not None else {}
     tensors: dict[int, Any] = dict(enumerate(operands))
     c, d, alpha, beta, extras = ending
     read = turns[-1].extras
     result = (c, d, alpha, beta, [extras[i] for i in read]) if read else (c, d, alpha, beta)
     launch = kind.launch
-    for turn, executable in zip(turns, executables, strict=True):
+    for n, (turn, executable) in enumerate(zip(turns, executables, strict=True)):
         for i in turn.converted:
             array, how = operands[i], foreign[i]
             if tensors[i] is array and how is not None:  # not converted beside another operand yet
@@ -117,5 +120,7 @@ def run_steps(
             rest = None, tensors[turn.output], 1, 0
         run = executable if launch is None else partial(launch, executable)
         run(tensors[turn.first], None if turn.second is None else tensors[turn.second], *rest)
+        if written is not None and last[turn.output] == n:
+            written(rest[1])
         for i in turn.done:  # memory goes as soon as its last consumer was called
             del tensors[i]

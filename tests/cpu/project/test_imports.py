@@ -44,7 +44,7 @@ INSIDE = {
     "gett.arrays": [
         "dynamo torch_inductor torch_modes",
         "bfloat16 derivatives kinds jax",
-        "exported torch",
+        "exponents exported torch",
         "interop torch_operator",
         "torch_autograd",
         "torch_chain torch_checkpoint torch_epilogue",
