@@ -66,6 +66,8 @@ def contract(
 def contract(
     subscripts: str, /, *operands: Sequence[Any], out: Any = None, **options: Unpack[ContractOptions]
 ) -> Any: ...
+@overload
+def contract(subscripts: Any, /, *operands: Any, strip_exponent: bool, **options: Any) -> Any: ...
 @traced_as(traced_contract(compute))
 @untraced
 def contract(

@@ -78,6 +78,8 @@ def einsum(
 ) -> NDArray[Any]: ...
 @overload
 def einsum(subscripts: str, /, *operands: Sequence[Any], out: Any = None, **options: Unpack[EinsumOptions]) -> Any: ...
+@overload
+def einsum(subscripts: Any, /, *operands: Any, strip_exponent: bool, **options: Any) -> Any: ...
 @traced_as(traced_einsum(lambda call: compute(call)))
 @untraced
 def einsum(
@@ -123,7 +125,8 @@ def einsum(
             right, True and "auto" try random greedy paths as well where contracting takes longer than that. A path
             must fit any number of operands. `("greedy", n)` limits intermediates to n elements, or is an error;
             `("greedy", "1GiB")` to so many bytes. Intermediates have the dtype of the result. A ContractionTree of
-            cotengra stands for its path and its slices; nested paths are an error.
+            cotengra stands for its path and its slices, and its optimisers are asked for both. So are callables of
+            opt_einsum's form `(inputs, output, size_dict, memory_limit)` for paths. Nested paths are an error.
         precision: How products are formed at least: `"ieee"`, by fused multiply-adds or the dtype's own tensor-core
             product; for float32 also `"bf16x6"` (the default there), six products of bfloat16 planes where they are
             faster, whose errors are at most 13 + k / 16 units of 2^-24 of a sum's magnitudes and mostly below those of

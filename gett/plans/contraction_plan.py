@@ -249,6 +249,8 @@ class ContractionPlan(PlanFigures):
     def __call__(
         self, *operands: SupportsArray | NumPyOperand, out: NDArray[Any] | None = None, **options: Unpack[CallOptions]
     ) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, *operands: Any, alpha: Any = 1, strip_exponent: bool) -> Any: ...
     @untraced
     def __call__(
         self,

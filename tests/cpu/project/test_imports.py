@@ -32,7 +32,7 @@ LAYERS = [
     "gett.slices",
     "gett.groups",
     "gett.api",
-    "gett.jax gett.distributed",
+    "gett.cotengra gett.jax gett.distributed",
     "gett",
     "gett.cli",
     "gett.__main__",
@@ -49,7 +49,13 @@ INSIDE = {
         "torch_autograd",
         "torch_chain torch_checkpoint torch_epilogue",
     ],
-    "gett.network": ["optimize search", "limits", "request", "path cutting steps forms", "products running slicing"],
+    "gett.network": [
+        "optimize search",
+        "asking limits",
+        "request",
+        "path cutting steps forms",
+        "products running slicing",
+    ],
     "gett.console": ["formatting", "progress"],
     "gett.explain": ["launches path schedule", "detail roofline", "advice network record", "plot summary"],
     "gett.plans": [
