@@ -36,16 +36,23 @@ class PathTree(Protocol):
     def get_path(self) -> Any: ...
 
 
+class PathSearch(Protocol):
+    """What searches trees, such as cotengra's optimisers."""
+
+    def search(self, inputs: Any, output: Any, size_dict: Any) -> Any: ...
+
+
 Optimize: TypeAlias = (
     bool
     | PathAlgorithm
     | tuple[PathAlgorithm, float | str | None]
     | Sequence[Sequence[int]]
     | PathTree
+    | PathSearch
     | Callable[..., Any]
     | None
 )
-"""`optimize=`: an algorithm, also with a limit on intermediates, a path, a tree, or an optimiser of opt_einsum."""
+"""`optimize=`: an algorithm, also with a limit on intermediates, a path, a tree, or an optimiser."""
 
 Size: TypeAlias = int | str
 """Bytes, as a number or as text such as `"1GiB"`."""
