@@ -115,7 +115,7 @@ _LATE = {
 def __getattr__(name: str) -> Any:
     if name == "ops":
         return import_module("gett.epilogue.ops")
-    if name in ("distributed", "jax"):  # whose libraries are imported where they are asked for
+    if name in ("cotengra", "distributed", "jax"):  # whose libraries are imported where they are asked for
         return import_module(f"gett.{name}")
     if name not in _LATE:
         from gett.api.backend import find_function

@@ -36,16 +36,23 @@ class PathTree(Protocol):
     def get_path(self) -> Any: ...
 
 
+class PathSearch(Protocol):
+    """What searches trees, such as cotengra's optimisers."""
+
+    def search(self, inputs: Any, output: Any, size_dict: Any) -> Any: ...
+
+
 Optimize: TypeAlias = (
     bool
     | PathAlgorithm
     | tuple[PathAlgorithm, float | str | None]
     | Sequence[Sequence[int]]
     | PathTree
+    | PathSearch
     | Callable[..., Any]
     | None
 )
-"""`optimize=`: an algorithm, also with a limit on intermediates, a path, a tree, or an optimiser of opt_einsum."""
+"""`optimize=`: an algorithm, also with a limit on intermediates, a path, a tree, or an optimiser."""
 
 Size: TypeAlias = int | str
 """Bytes, as a number or as text such as `"1GiB"`."""
@@ -96,6 +103,7 @@ class EinsumOptions(TypedDict, total=False):
     checkpoint: Size | None
     devices: Sequence[int] | None
     shard: str | None
+    strip_exponent: Literal[False]
 
 
 class ContractOptions(TypedDict, total=False):
@@ -114,6 +122,7 @@ class ContractOptions(TypedDict, total=False):
     checkpoint: Size | None
     devices: Sequence[int] | None
     shard: str | None
+    strip_exponent: Literal[False]
 
 
 class CallOptions(TypedDict, total=False):
@@ -124,3 +133,4 @@ class CallOptions(TypedDict, total=False):
     beta: Any
     epilogue_args: Sequence[Any]
     checkpoint: Size | None
+    strip_exponent: Literal[False]

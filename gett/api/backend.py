@@ -19,7 +19,7 @@ from gett.arrays.exported import as_numpy
 from gett.arrays.interop import SCALARS
 from gett.errors import OptionError
 
-_THEIRS = ("conj", "multiply", "reshape", "stack", "sum")
+_THEIRS = ("abs", "conj", "log10", "max", "multiply", "reshape", "stack", "sum")
 _MODULES = {"jax": "jax.numpy", "jaxlib": "jax.numpy"}  # where a library has them, if not under its own name
 
 

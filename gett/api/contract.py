@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from gett.api.einsum import compute
 from gett.api.tracing import traced_contract
@@ -37,6 +37,8 @@ _operand_count = lru_cache(maxsize=1024)(operand_count)
 
 
 @overload
+def contract(subscripts: Any, /, *operands: Any, strip_exponent: Literal[True], **options: Any) -> tuple[Any, Any]: ...
+@overload
 def contract(
     subscripts: str | NDArray[Any],
     /,
@@ -64,6 +66,8 @@ def contract(
 def contract(
     subscripts: str, /, *operands: Sequence[Any], out: Any = None, **options: Unpack[ContractOptions]
 ) -> Any: ...
+@overload
+def contract(subscripts: Any, /, *operands: Any, strip_exponent: bool, **options: Any) -> Any: ...
 @traced_as(traced_contract(compute))
 @untraced
 def contract(
@@ -84,6 +88,7 @@ def contract(
     checkpoint: Size | None = None,
     devices: Sequence[int] | None = None,
     shard: str | None = None,
+    strip_exponent: bool = False,
 ) -> Any:
     """Compute `epilogue(alpha * einsum(subscripts, *operands) + beta * c, *epilogue_args)`.
 
@@ -113,6 +118,7 @@ def contract(
         checkpoint: As for `einsum`.
         devices: As for `einsum`.
         shard: As for `einsum`.
+        strip_exponent: As for `einsum`, without `c`, `out` and an epilogue.
 
     Returns:
         As `einsum`; the dtype is the promotion of the operands, c and `out`.
@@ -143,9 +149,11 @@ def contract(
     c, beta = resolve_addend(c, beta, out)
     call = make_call(
         spec, factors, out, None, "K", "safe", optimize, precision, conj, workspace_limit, memory_limit, c, alpha, beta,
-        epilogue, epilogue_args, checkpoint,
+        epilogue, epilogue_args, checkpoint, strip_exponent,
     )  # fmt: skip
     if devices is not None or shard is not None:
+        if call.strip:
+            raise OptionError("strip_exponent= is not for several devices: leave out devices= and shard=")
         from gett.api.devices import compute_over  # late: few programs have several GPUs
         from gett.api.plan import plan_call
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -17,12 +17,12 @@ from gett.arrays.dynamo import traced_as, untraced
 from gett.arrays.interop import lend_bfloat16
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind
 from gett.arrays.torch import torch_library
-from gett.errors import SubscriptsError
+from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.build import address_c
 from gett.ir.subscripts import listed, split_arguments
 from gett.ir.tensors import ALIGNMENT_LIMIT, Casting
-from gett.plans.call import ONE, ZERO, Call, make_call, product_call
+from gett.plans.call import NO_DERIVATIVES, ONE, ZERO, Call, finished, make_call, product_call
 from gett.plans.checks import check_factors, check_out
 from gett.plans.contraction_plan import ContractionPlan
 from gett.plans.plan_cache import plan_cache
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 
 @overload
+def einsum(subscripts: Any, /, *operands: Any, strip_exponent: Literal[True], **options: Any) -> tuple[Any, Any]: ...
+@overload
 def einsum(
     subscripts: str | NDArray[Any],
     /,
@@ -76,6 +78,8 @@ def einsum(
 ) -> NDArray[Any]: ...
 @overload
 def einsum(subscripts: str, /, *operands: Sequence[Any], out: Any = None, **options: Unpack[EinsumOptions]) -> Any: ...
+@overload
+def einsum(subscripts: Any, /, *operands: Any, strip_exponent: bool, **options: Any) -> Any: ...
 @traced_as(traced_einsum(lambda call: compute(call)))
 @untraced
 def einsum(
@@ -94,6 +98,7 @@ def einsum(
     checkpoint: Size | None = None,
     devices: Sequence[int] | None = None,
     shard: str | None = None,
+    strip_exponent: bool = False,
 ) -> Any:
     """Contract tensors as `numpy.einsum` does, without transposed copies.
 
@@ -120,7 +125,8 @@ def einsum(
             right, True and "auto" try random greedy paths as well where contracting takes longer than that. A path
             must fit any number of operands. `("greedy", n)` limits intermediates to n elements, or is an error;
             `("greedy", "1GiB")` to so many bytes. Intermediates have the dtype of the result. A ContractionTree of
-            cotengra stands for its path and its slices; nested paths are an error.
+            cotengra stands for its path and its slices, and its optimisers are asked for both. So are callables of
+            opt_einsum's form `(inputs, output, size_dict, memory_limit)` for paths. Nested paths are an error.
         precision: How products are formed at least: `"ieee"`, by fused multiply-adds or the dtype's own tensor-core
             product; for float32 also `"bf16x6"` (the default there), six products of bfloat16 planes where they are
             faster, whose errors are at most 13 + k / 16 units of 2^-24 of a sum's magnitudes and mostly below those of
@@ -145,9 +151,14 @@ def einsum(
             the first, and so is the result; operands may be `gett.Sharded`. Where one GPU takes less time, it computes
             alone. NumPy's arrays are computed in the same slices on the CPU, one after the other.
         shard: A label of the result, which is then `gett.Sharded` along it over `devices`.
+        strip_exponent: For results beyond the range of their dtype, as in cotengra: a pair `(mantissa, exponent)` is
+            returned, and the result is `mantissa * 10**exponent`. Each step's result is scaled by a power of two, so
+            the mantissa has the digits of the plain result, and its largest part lies in [0.5, 1). Zeros have the
+            exponent 0; infinities and NaN stay what they are. There is no `out=` then.
 
     Returns:
         A new array, never a view (NumPy's may be one); of rank 0, a NumPy scalar, CuPy array or tensor. `out` if given.
+        With `strip_exponent` the mantissa, and the exponent in float64: a number, on a GPU an array of rank 0.
 
     Raises:
         SubscriptsError, ShapeError, OutputError, OptionError, PrecisionError: (ValueError) The argument is at fault.
@@ -162,6 +173,10 @@ def einsum(
         >>> gett.einsum("ik,jk->ij", a, b)
         array([[ 3.,  3.,  3.,  3.],
                [12., 12., 12., 12.]])
+        >>> tiny = np.full((2, 2), 1e-17, "float32")
+        >>> mantissa, exponent = gett.einsum("ij,jk,kl->il", tiny, tiny, tiny, strip_exponent=True)
+        >>> float(round(mantissa[0, 0] * 10 ** (exponent + 51), 3))  # 4e-51, of which float32 has nothing left
+        4.0
         >>> z = np.array([[1 + 2j, 3j]])
         >>> gett.einsum("ik,jk->ij", z, z, conj=(True, False))
         array([[14.+0.j]])
@@ -172,9 +187,11 @@ def einsum(
         operands = listed(subscripts, operands)
     call = make_call(
         subscripts, operands, out, dtype, order, casting, optimize, precision, conj, workspace_limit, memory_limit,
-        checkpoint=checkpoint,
+        checkpoint=checkpoint, strip=strip_exponent,
     )  # fmt: skip
     if devices is not None or shard is not None:
+        if call.strip:
+            raise OptionError("strip_exponent= is not for several devices: leave out devices= and shard=")
         from gett.api.devices import compute_over  # late: few programs have several GPUs
         from gett.api.plan import plan_call
 
@@ -184,7 +201,7 @@ def einsum(
 
 def compute(call: Call) -> Any:
     """What a call asks for: the warm path, which reads little and asks the plan cache."""
-    if call.epilogue is not None:  # it is traced at every call, since what it holds may have changed
+    if call.epilogue is not None or call.strip:  # one is traced at every call, since what it holds may have changed
         return _compute_other(call)
     operands, c, out, alpha, beta = call.operands, call.c, call.out, call.alpha, call.beta
     parts: list[Any] = [call.spec, call.dtype, call.order, call.casting, call.optimize, call.precision]
@@ -264,11 +281,13 @@ def _compute_other(call: Call) -> Any:
         if asked is not None:
             return compute(call.changed(dtype=asked, casting="same_kind"))
     if torch is not None and torch.modes.records([*operands, call.c, call.out, *call.extras]):
+        if call.strip:
+            raise GradientError(NO_DERIVATIVES)
         from gett.plans.recording import record  # late, as few programs differentiate
 
         return record(call, compute)
     loan = call.borrowed()
-    return _compute_cold(None, call) if loan is None else loan.finish(compute(call.lent(loan)))
+    return _compute_cold(None, call) if loan is None else finished(loan, call, compute(call.lent(loan)))
 
 
 def _record_cold(key: Any, call: Call, kind: ArrayKind, device: int) -> Any:
@@ -297,10 +316,12 @@ def _compute_cold(key: Any, call: Call) -> Any:
     out = None if call.out is None else check_out(call.out, kind, device)
     if kind is NUMPY:
         if is_numpys([x for x in (*operands, c, call.out) if x is not None], call.dtype):
+            if call.strip:
+                raise DTypeError("strip_exponent= takes no arrays of dtype object, longdouble or clongdouble")
             return numpy_contraction(call.changed(operands=operands, c=c))
         loan = lend_bfloat16(operands, c, call.out, call.dtype, call.casting, extras)
         if loan is not None:
-            return loan.finish(compute(call.lent(loan)))
+            return finished(loan, call, compute(call.lent(loan)))
     described, arguments = tuple(map(kind.describe, operands)), tuple(map(kind.describe, extras))
     added = None if c is None else kind.describe(c)
     request = call.request(kind, described, added, out, arguments, kind.arch(device), device)
@@ -310,6 +331,8 @@ def _compute_cold(key: Any, call: Call) -> Any:
         request, c = replace(request, c=None, dtype=dtype), None
     plan = plan_on_device(kind, request, key, runs=True)
     alpha, beta = check_factors(call.alpha, call.beta, plan.dtype)
+    if call.strip:
+        return plan.stripped(kind, device, operands, alpha)
     if out is not None:
         return plan.run_into(kind, device, operands, c, call.out, alpha, beta, extras)
     return plan.run(kind, device, operands, c, None, alpha, beta, extras)

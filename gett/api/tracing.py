@@ -39,8 +39,15 @@ def traced_einsum(compute: Callable[[Call], Any]) -> Callable[..., Any]:
         checkpoint: Any = None,  # what a graph keeps, its compiler decides
         devices: Any = None,
         shard: Any = None,
+        strip_exponent: Any = False,
     ) -> Any:
-        if out is not None or devices is not None or shard is not None or not _are_tensors(subscripts, operands):
+        if (
+            out is not None
+            or devices is not None
+            or shard is not None
+            or strip_exponent
+            or not _are_tensors(subscripts, operands)
+        ):
             return _leave_graph()
         options = (dtype, order, casting, optimize, precision, conj, workspace_limit, memory_limit)
         return _traced(prepared, subscripts, operands, None, 1, 0, options)
@@ -70,8 +77,13 @@ def traced_contract(compute: Callable[[Call], Any]) -> Callable[..., Any]:
         checkpoint: Any = None,  # what a graph keeps, its compiler decides
         devices: Any = None,
         shard: Any = None,
+        strip_exponent: Any = False,
     ) -> Any:
-        if any(x is not None for x in (out, epilogue, devices, shard)) or not isinstance(subscripts, str):
+        if (
+            any(x is not None for x in (out, epilogue, devices, shard))
+            or strip_exponent
+            or not isinstance(subscripts, str)
+        ):
             return _leave_graph()
         if c is None and len(operands) == subscripts.partition("->")[0].count(",") + 2:
             c = operands[-1]

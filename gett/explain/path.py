@@ -26,6 +26,6 @@ def explain_path(request: PlanRequest, path: Path) -> str:
     best, naive = Decimal(found.along), Decimal(found.without)
     return (
         f"{format_quantity(best)}op along the path, {format_quantity(naive)}op without one "
-        f"({format_quantity(naive / best if best else 1).rstrip()} times as many); largest intermediate "
+        f"({format_quantity(naive / best if best else 1).rstrip()} times); largest intermediate "
         f"{format_quantity(found.largest)}elements"
     )

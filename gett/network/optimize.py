@@ -84,6 +84,14 @@ def asks_autotune(optimize: Any) -> bool:
     return isinstance(optimize, str) and optimize == AUTOTUNE
 
 
+def asks_slices(optimize: Any) -> bool:
+    """Whether `optimize=` is an optimiser of cotengra's that searches slices too."""
+    if not callable(getattr(optimize, "search", None)):
+        return False
+    given = getattr(optimize, "_suboptimizer_kwargs", {})  # of optimisers that keep what they found
+    return any(getattr(optimize, x, None) or given.get(x) for x in ("slicing_opts", "slicing_reconf_opts"))
+
+
 def in_elements(optimize: Any, itemsize: int) -> Any:
     """`optimize=` as it stands in a key, with a limit in bytes as one in elements of so many bytes."""
     if isinstance(optimize, Limited) and isinstance(optimize.limit, Bytes):
@@ -156,15 +164,17 @@ def check_optimize(optimize: Any, count: int | None = None) -> tuple[Any, int | 
     elif callable(getattr(optimize, "get_path", None)) and hasattr(optimize, "sliced_inds"):  # cotengra's tree
         path = check_optimize(list(optimize.get_path()), count)[0]
         return (_sliced_path(optimize, path) if optimize.sliced_inds else path), None
-    elif callable(optimize):
-        given = getattr(optimize, "_suboptimizer_kwargs", {})  # of cotengra's optimisers that keep what they found
-        for name in ("slicing_opts", "slicing_reconf_opts"):
-            _check_slices(optimize, getattr(optimize, name, None) or given.get(name))
+    elif callable(optimize) or callable(getattr(optimize, "search", None)):
+        if count is not None and asks_slices(optimize):
+            raise PathError(
+                f"optimize={type(optimize).__name__} searches slices while a path is asked for: einsum, contract and "
+                "plan run slices, but not within derivatives"
+            )
         return optimize, None
     raise OptionError(
         f"optimize={optimize!r}; it must be True, False, a name such as 'greedy', a path such as [(0, 1), (0, 1)], "
-        "a name with a limit on intermediates such as ('greedy', 1000000) or ('greedy', '1GiB'), a PathOptimizer of "
-        "opt_einsum, or a ContractionTree of cotengra"
+        "a name with a limit on intermediates such as ('greedy', 1000000) or ('greedy', '1GiB'), an optimiser of "
+        "opt_einsum or cotengra, or a ContractionTree of cotengra"
     )
 
 
@@ -189,19 +199,6 @@ def _sliced_path(tree: Any, path: tuple[tuple[int, ...], ...]) -> SlicedPath:
             raise PathError(f"optimize={type(tree).__name__} fixes {label!r} at one index: index the operands instead")
         axes.append(next((i, term.index(label)) for i, term in enumerate(map(list, tree.inputs)) if label in term))
     return SlicedPath(path, tuple(axes))
-
-
-def _check_slices(optimize: Any, slices: Any) -> None:
-    """Refuse what asks for slices.
-
-    Raises:
-        PathError: It does.
-    """
-    if slices:
-        raise PathError(
-            f"optimize={type(optimize).__name__} searches slices while a path is asked for: give the tree "
-            "that its search returns, or use memory_limit="
-        )
 
 
 def _limit(value: Any, where: str) -> int | str | Bytes | None:

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gett.errors import OptionError, PathError
+from gett.errors import GettError, OptionError, PathError
 from gett.ir.subscripts import Subscripts
+from gett.network.asking import asked_path
 from gett.network.optimize import Bytes, SlicedPath, check_optimize
 from gett.network.search import searched_path
 
@@ -164,9 +165,16 @@ def _find_path(
     equation = ",".join(map("".join, spelled)) + "->" + result
     shapes = [tuple(extents[m] for m in term) for term in terms]
     try:
+        if not isinstance(method, str):
+            assert not isinstance(limit, Bytes)
+            letters = opt_einsum.get_symbol
+            sizes = {letters(m): extents[m] for m in present}
+            return asked_path(method, spelled, [letters(m) for m in output if m in present], sizes, limit)
         path, _ = opt_einsum.contract_path(equation, *shapes, shapes=True, optimize=method, memory_limit=limit)
         if method == "auto" and limit is None:
             path = searched_path(terms, [m for m in output if m in present], extents, path, times)
+    except GettError:
+        raise
     except (TypeError, ValueError, LookupError, RuntimeError) as error:  # whatever a path function objects to
         raise OptionError(f"optimize={optimize!r} found no path: {error}") from error
     return tuple(tuple(p) for p in path)

@@ -5,7 +5,7 @@ Owns the intermediates: when each is made, converted and dropped. Knows neither 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ import numpy as np
 
 from gett.arrays.kinds import ArrayKind, Conversion, convert
 from gett.ir.tensors import parse_dtype
-from gett.network.steps import Executable, Step, last_uses, launches_of
+from gett.network.steps import Step, last_uses, launches_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,12 @@ def turns_of(steps: Sequence[Step], foreign: Sequence[Conversion | None]) -> tup
 
 def run_steps(
     turns: Sequence[Turn],
-    executables: Sequence[Executable],
+    executables: Sequence[Any],
     kind: ArrayKind,
     operands: Sequence[Any],
     foreign: Sequence[Conversion | None],
     ending: Ending,
+    written: Callable[[Any], None] | None = None,
 ) -> None:
     """Call every step's executable.
 
@@ -101,26 +102,43 @@ def run_steps(
         operands: Arrays.
         foreign: As `turns_of` was given them. An array that stands for several operands is converted once.
         ending: The result, and what is done with it.
+        written: Called with each tensor once all of it is written, and before it is read.
     """
+    last = {turn.output: n for n, turn in enumerate(turns)} if written is not None else {}
     tensors: dict[int, Any] = dict(enumerate(operands))
     c, d, alpha, beta, extras = ending
     read = turns[-1].extras
     result = (c, d, alpha, beta, [extras[i] for i in read]) if read else (c, d, alpha, beta)
     launch = kind.launch
-    for turn, executable in zip(turns, executables, strict=True):
+    addresses: list[tuple[int, ...]] = []  # of the turns of a launch, and what they write
+    made: list[Any] = []
+    for n, (turn, executable) in enumerate(zip(turns, executables, strict=True)):
         for i in turn.converted:
             array, how = operands[i], foreign[i]
             if tensors[i] is array and how is not None:  # not converted beside another operand yet
-                made = convert(kind, kind.base(array), how)
-                tensors |= {j: made for j, x in enumerate(operands) if x is array and foreign[j] == how}
-                del made
+                copy = convert(kind, kind.base(array), how)
+                tensors |= {j: copy for j, x in enumerate(operands) if x is array and foreign[j] == how}
+                del copy
         if turn.is_last:
             rest = result
         else:
             if turn.output not in tensors:
                 tensors[turn.output] = kind.empty(turn.shape, turn.dtype)
             rest = None, tensors[turn.output], 1, 0
-        run = executable if launch is None else partial(launch, executable)
-        run(tensors[turn.first], None if turn.second is None else tensors[turn.second], *rest)
+        inputs = tensors[turn.first], None if turn.second is None else tensors[turn.second]
+        made.append(rest[1])
+        if turn.together:
+            addresses.append((*map(kind.pointer, inputs), 0, kind.pointer(rest[1])))
+            if turns[n + 1].launch == turn.launch:  # the last turn is not made together with others
+                continue
+            executable.run_at(addresses, kind.stream())
+            addresses = []
+        else:
+            run = executable if launch is None else partial(launch, executable)
+            run(*inputs, *rest)
+        if written is not None and last[turn.output] == n:
+            for x in made:
+                written(x)
+        made = []
         for i in turn.done:  # memory goes as soon as its last consumer was called
             del tensors[i]

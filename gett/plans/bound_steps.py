@@ -7,13 +7,16 @@ subscripts, checks no array against a plan but `out`, and makes no decision abou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from gett.arrays.exponents import in_tens, take_power
 from gett.arrays.kinds import CPU, NUMPY, ArrayKind, allocate, bounds, conversion, convert
-from gett.ir.tensors import TensorSpec, packed_axes
+from gett.errors import OptionError
+from gett.ir.tensors import BFLOAT16, TensorSpec, packed_axes
 from gett.network.optimize import AUTOTUNE
 from gett.network.request import PlanRequest
 from gett.network.running import Ending, run_steps, turns_of
@@ -169,6 +172,36 @@ class BoundSteps:
             kind.copy(out, d)
         return out
 
+    def stripped(self, kind: ArrayKind, device: int, operands: Sequence[Any], alpha: Any = 1) -> tuple[Any, Any]:
+        """`run` for results beyond the range of their dtype: the result divided by a power of ten, and its exponent.
+
+        Raises:
+            OptionError: The result is no floating-point number.
+        """
+        if self.dtype is not BFLOAT16 and self.dtype.kind not in "fc":
+            raise OptionError(f"strip_exponent= scales floating-point numbers, but the contraction is in {self.dtype}")
+        context = None if device == CPU else kind.on(device)
+        with context or nullcontext():
+            d = kind.empty(self.shape, self.dtype, self._order)
+            power = self.write_stripped(kind, device, operands, d, alpha)
+            exponent = in_tens(kind, power)
+        return (d[()] if self._scalar and kind is NUMPY else d), exponent
+
+    def write_stripped(self, kind: ArrayKind, device: int, operands: Sequence[Any], d: Any, alpha: Any = 1) -> Any:
+        """Write the result divided by a power of two, so that its largest part is below 1; returns the power.
+
+        Each step's result is scaled before the next one reads it. Powers of two change no digit of it.
+        """
+        executables = self._bound.get(device) or self._bind_to(device)
+        powers: list[Any] = []
+        turns = self._turns or turns_of(self.steps, self._convert)
+        if turns:
+            ending = Ending(None, d, alpha)
+            run_steps(
+                turns, executables, kind, operands, self._convert, ending, lambda x: powers.append(take_power(kind, x))
+            )
+        return sum(powers)
+
     def _write(self, kind: ArrayKind, device: int, operands: Sequence[Any], ending: Ending) -> None:
         """Write the result where that takes more than one executable, on the current device."""
         executables = self._bound.get(device)
@@ -177,20 +210,24 @@ class BoundSteps:
         c = ending.c
         if c is not None and kind.describe(c).dtype != self.dtype:
             ending = ending._replace(c=convert(kind, c, conversion(kind.describe(c), self.dtype)))
-        if not self._turns:
-            return
-        key = device, kind.name
-        first = key not in self._replays
-        if first:
-            found = None if device == CPU else replay_for(kind, device, self._turns, executables, len(operands))
-            self._replays[key] = found
-        replay = self._replays[key]
-        # From the second call on the steps are one launch. A plan with a limit of memory keeps none between calls.
-        played = replay is not None and not first and self._request.memory_limit is None and replay(operands, ending)
-        if replay is not None and replay.together and not played:
-            replay.launch(operands, ending)
-        elif not played:
+        if self._turns and not self._replayed(kind, device, executables, operands, ending):
             run_steps(self._turns, executables, kind, operands, self._convert, ending)
+
+    def _replayed(
+        self, kind: ArrayKind, device: int, executables: tuple[Executable, ...], operands: Sequence[Any], ending: Ending
+    ) -> bool:
+        """Run the steps as one launch, from the second call on; whether that was possible.
+
+        A plan with a limit of memory keeps none between calls.
+        """
+        if device == CPU or self._request.memory_limit is not None:
+            return False
+        key = device, kind.name
+        if key not in self._replays:
+            self._replays[key] = replay_for(kind, device, self._turns, executables, len(operands))
+            return False
+        replay = self._replays[key]
+        return replay is not None and replay(operands, ending)
 
     def sole(self, kind: ArrayKind, device: int) -> Executable | None:
         """The executable that is all of the plan, to be launched on what fits; None where a call does more than that.

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Conj = tuple[bool, ...]
 """One truth for each operand, True for one at least; None stands for none."""
 NO_ARGUMENTS: tuple[Any, ...] = ()  # one object, which a call without arguments is known by
+NO_DERIVATIVES = "strip_exponent= records no derivatives: call within torch.no_grad(), or on x.detach()"
 ZERO, ONE = 0, 1  # the usual factors, which a call is known by as well
 
 
@@ -55,6 +56,7 @@ class Call:
         epilogue: The function, or None.
         extras: Its further arguments.
         checkpoint: Most bytes of intermediates that are kept for derivatives; None for all.
+        strip: Whether the result is divided by a power of ten, which is returned beside it.
     """
 
     spec: Spec
@@ -74,6 +76,7 @@ class Call:
     epilogue: Any
     extras: Sequence[Any]
     checkpoint: int | None
+    strip: bool
 
     def changed(self, **changes: Any) -> Call:
         """The call with other values of some attributes, which are not checked again."""
@@ -176,6 +179,14 @@ class Call:
         return any_complex(self.alpha, self.beta) and len({*map(_may_be_complex, operands)}) > 1
 
 
+def finished(loan: Loan, call: Call, result: Any) -> Any:
+    """What a call on lent memory gives, for whoever lent it."""
+    if not call.strip:
+        return loan.finish(result)
+    mantissa, exponent = result
+    return loan.finish(mantissa), exponent
+
+
 def product_call(product: Product, operands: Sequence[Any], out: Any = None, c: Any = None) -> Call:
     """The record of a call that computes a product of PyTorch's tensors."""
     return make_call(
@@ -202,6 +213,7 @@ def make_call(
     epilogue: Any = None,
     extras: Any = NO_ARGUMENTS,
     checkpoint: Any = None,
+    strip: Any = False,
 ) -> Call:
     """The record of a public function's arguments, its options checked; an `__init__` would take half as long again.
 
@@ -227,7 +239,25 @@ def make_call(
         if limited and call.memory is not None:
             check_one_limit(call.optimize, memory_limit)
     call.precision = usual_precision() if precision is None else precision
+    call.strip = False if strip is False else check_strip(strip, call)
     return call
+
+
+def check_strip(strip: Any, call: Call) -> bool:
+    """`strip_exponent=` of a call.
+
+    Raises:
+        OptionError: It is no bool, or the call has what needs the result itself.
+    """
+    if not isinstance(strip, (bool, np.bool_)):
+        raise OptionError(f"strip_exponent={brief(strip)}; it must be True or False")
+    named = (("out", call.out), ("c", call.c), ("epilogue", call.epilogue))
+    unfit = [name for name, x in named if x is not None]
+    if strip and unfit:
+        raise OptionError(
+            f"{unfit[0]}= needs the result itself, but strip_exponent= divides it by a power of ten: leave out one"
+        )
+    return bool(strip)
 
 
 def check_conj(conj: Any, count: int) -> Conj | None:

@@ -17,7 +17,7 @@ from gett.arrays.interop import lend_bfloat16
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.console.formatting import count, printable
-from gett.errors import CompileError, DeviceError, MissingPackageError, OutputError, ShapeError
+from gett.errors import CompileError, DeviceError, GradientError, MissingPackageError, OutputError, ShapeError
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import is_complex
 from gett.ir.subscripts import parse
@@ -25,7 +25,7 @@ from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
 from gett.network.path import Path, path_info
 from gett.network.request import PlanRequest
 from gett.network.steps import Step
-from gett.plans.call import NO_ARGUMENTS, Call, make_call
+from gett.plans.call import NO_ARGUMENTS, NO_DERIVATIVES, Call, finished, make_call
 from gett.plans.checks import any_complex, check_factors, check_fits, check_out, check_planned, resolve_addend
 from gett.plans.executables import compile_steps
 from gett.plans.plan_figures import PlanFigures
@@ -233,6 +233,8 @@ class ContractionPlan(PlanFigures):
         return self
 
     @overload
+    def __call__(self, *operands: Any, alpha: Any = 1, strip_exponent: Literal[True]) -> tuple[Any, Any]: ...
+    @overload
     def __call__(
         self,
         *operands: NDArray[Any] | np.generic | complex,
@@ -247,6 +249,8 @@ class ContractionPlan(PlanFigures):
     def __call__(
         self, *operands: SupportsArray | NumPyOperand, out: NDArray[Any] | None = None, **options: Unpack[CallOptions]
     ) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, *operands: Any, alpha: Any = 1, strip_exponent: bool) -> Any: ...
     @untraced
     def __call__(
         self,
@@ -257,6 +261,7 @@ class ContractionPlan(PlanFigures):
         beta: Any = None,
         epilogue_args: Sequence[Any] = NO_ARGUMENTS,
         checkpoint: Size | None = None,
+        strip_exponent: bool = False,
     ) -> Any:
         """Compute `alpha * (contraction) + beta * c`, and the plan's epilogue of that.
 
@@ -270,6 +275,7 @@ class ContractionPlan(PlanFigures):
                 (`beta=1` accumulates), and 0 by default.
             epilogue_args: As many as the plan was made with, each of as many axes as there.
             checkpoint: As for `einsum`.
+            strip_exponent: As for `einsum`, without `c`, `out` and an epilogue.
 
         Raises:
             ShapeError, DTypeError, MixedArraysError, OutputError: An array does not fit the plan.
@@ -288,7 +294,7 @@ class ContractionPlan(PlanFigures):
             array([[9., 9.],
                    [9., 9.]])
         """
-        plain = c is None and epilogue_args is NO_ARGUMENTS and checkpoint is None
+        plain = c is None and epilogue_args is NO_ARGUMENTS and checkpoint is None and strip_exponent is False
         kind = self._fits(operands, out, alpha, beta) if plain else None
         if kind is None:
             c, beta = resolve_addend(c, beta, out)
@@ -296,6 +302,7 @@ class ContractionPlan(PlanFigures):
             call = make_call(
                 request.spec, operands, out, casting=request.casting, precision=request.precision, c=c, alpha=alpha,
                 beta=beta, epilogue=request.epilogue, extras=epilogue_args, checkpoint=checkpoint,
+                strip=strip_exponent,
             )  # fmt: skip
             return self._check_and_run(call)
         home = self._request.device
@@ -346,18 +353,20 @@ class ContractionPlan(PlanFigures):
         request, out = self._request, call.out
         torch = torch_library()
         if torch is not None and torch.modes.records([*call.operands, call.c, out, *call.extras]):
+            if call.strip:
+                raise GradientError(NO_DERIVATIVES)
             from gett.plans.recording import record_planned  # late, as few programs differentiate
 
             return record_planned(call, request, self.path, self._order, self.dtype, self._replan)
         loan = call.borrowed()
         if loan is not None:
-            return loan.finish(self._check_and_run(call.lent(loan), loan.lazy))
+            return finished(loan, call, self._check_and_run(call.lent(loan), loan.lazy))
         kind, device, inputs, c, extras = call.gathered()
         loan = lend_bfloat16(inputs, c, out, None, call.casting, extras) if kind is NUMPY else None
         if loan is not None:
             if out is not None:
                 check_out(out, kind, device)
-            return loan.finish(self._check_and_run(call.lent(loan), lazy))
+            return finished(loan, call, self._check_and_run(call.lent(loan), lazy))
         if len(inputs) != len(request.operands):
             raise ShapeError(
                 f"the plan {self.subscripts} takes {len(request.operands)} operands, {len(inputs)} were given"
@@ -382,6 +391,8 @@ class ContractionPlan(PlanFigures):
             request = replace(request, operands=planned, c=c_spec, out=planned_out, epilogue_args=specs)
             plan = self._replan(replace(request, complex_factors=factors, dtype=self.dtype))
         c = None if c_spec is None else c
+        if call.strip:
+            return plan.stripped(kind, device, inputs, alpha)
         if out is not None:
             return plan.run_into(kind, device, inputs, c, out, alpha, beta, extras)
         return plan.run(kind, device, inputs, c, None, alpha, beta, extras)

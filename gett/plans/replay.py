@@ -96,7 +96,6 @@ class Replay:
             for _, numbers in groupby(range(len(turns)), key=lambda n: turns[n].launch)
             if (found := [*numbers])
         ]
-        self.together = any(turn.together for turn in turns)
         self._lock = threading.Lock()
         self._graph: Any = None
         self._arena: Any = None
@@ -130,22 +129,6 @@ class Replay:
         finally:
             self._lock.release()
 
-    def launch(self, operands: Sequence[Any], ending: Ending) -> None:
-        """Launch the steps on the current stream, one launch after the other.
-
-        Raises:
-            DeviceError, OutOfMemoryError: A launch failed, or there is no memory for intermediates.
-        """
-        memory = self.allocate(self._places.nbytes)
-        base, stream = self._kind.pointer(memory), self._kind.stream()
-        given = self._given(operands, ending)
-        for k, launch in enumerate(self._launches):
-            addresses, *rest = self._arguments(k, given, base)
-            if self._turns[launch[0]].together:
-                self._of(k).run_at(addresses, stream)
-            else:
-                self._of(k).run_at(*addresses, stream, *rest)
-
     def allocate(self, nbytes: int) -> Any:
         """Memory of the arrays' own library, on the current stream."""
         return self._kind.empty((max(1, nbytes),), np.dtype(np.uint8))
@@ -170,7 +153,7 @@ class Replay:
                     changed.update(readers)
             self._last = ()  # until all launches have the new arguments
             for k in changed:
-                arguments = self._arguments(k, given, self._base)
+                arguments = self._arguments(k, given)
                 if not self._of(k).change(self._graph, self._numbers[k], *arguments):
                     self._failed = True
                     return False
@@ -187,27 +170,27 @@ class Replay:
     def _of(self, launch: int) -> Any:
         return self._executables[self._launches[launch][0]]
 
-    def _arguments(self, launch: int, given: tuple[Any, ...], base: int) -> tuple[Any, ...]:
-        """What the executable's `record` and `change` take of a launch, whose intermediates lie from `base` on."""
+    def _arguments(self, launch: int, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What the executable's `record` and `change` take of a launch."""
         numbers = self._launches[launch]
         n = numbers[0]
         if self._turns[n].together:
-            return ([self._addresses(n, given, base) for n in numbers],)
-        workspace = base + self._places.workspaces[n] if self._executables[n].workspace_bytes else 0
-        addresses = self._addresses(n, given, base)
+            return ([self._addresses(n, given) for n in numbers],)
+        workspace = self._base + self._places.workspaces[n] if self._executables[n].workspace_bytes else 0
+        addresses = self._addresses(n, given)
         if not self._turns[n].is_last:
             return addresses, workspace
         alpha, beta, *extras = given[self._count + 2 :]
         return addresses, workspace, alpha, beta, extras
 
-    def _addresses(self, n: int, given: tuple[Any, ...], base: int) -> tuple[int, int, int, int]:
+    def _addresses(self, n: int, given: tuple[Any, ...]) -> tuple[int, int, int, int]:
         """The addresses of a turn's tensors: a, b, c and d."""
         turn, count = self._turns[n], self._count
 
         def address(tensor: int | None) -> int:
             if tensor is None:
                 return 0
-            found: int = given[tensor] if tensor < count else base + self._places.tensors[tensor]
+            found: int = given[tensor] if tensor < count else self._base + self._places.tensors[tensor]
             return found
 
         a, b = address(turn.first), address(turn.second)
@@ -243,10 +226,7 @@ class Replay:
             given = self._given(operands, ending)
             recorder = Recorder(driver)
             try:
-                counts = (
-                    self._of(k).record(recorder, *self._arguments(k, given, self._base))
-                    for k in range(len(self._launches))
-                )
+                counts = (self._of(k).record(recorder, *self._arguments(k, given)) for k in range(len(self._launches)))
                 self._numbers = list(_ranges(counts))
                 graph = recorder.end()
             finally:

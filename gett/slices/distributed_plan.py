@@ -167,6 +167,14 @@ class DistributedPlan(SlicedPlan):
                 self._complete(kind, device, outer, sums, ending)
             kind.copy(view(ending.d, self._output_axes, outer), sums)
 
+    def write_stripped(self, *_: Any, **__: Any) -> Any:
+        """Refused.
+
+        Raises:
+            OptionError: Engines sum slices without exponents of their own.
+        """
+        raise OptionError("strip_exponent= is not for several devices or processes: call a plan for one")
+
     def _changes(self, ending: Ending) -> bool:
         """Whether the result is not just the sums."""
         return ending.c is not None or ending.alpha != 1 or self._request.epilogue is not None

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from gett.arrays.kinds import ArrayKind, check_room
-from gett.network.optimize import SlicedPath
+from gett.errors import GettError, OptionError
+from gett.ir.build import resolve_extents
+from gett.ir.subscripts import parse
+from gett.network.asking import searched_slices
+from gett.network.optimize import SlicedPath, asks_slices
 from gett.network.request import PlanRequest
 from gett.plans import planner
 from gett.plans.contraction_plan import ContractionPlan
@@ -49,11 +54,30 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
     Raises:
         GettError: As `gett.plans.planner.make_plan`; OptionError also if no slices keep the limit of memory.
     """
+    if asks_slices(request.optimize):
+        request = replace(request, optimize=_searched(request))
     if request.memory_limit is not None or isinstance(request.optimize, SlicedPath):
         from gett.slices.limited import plan_within  # late: few plans have a limit
 
         return plan_within(request, find_plan)
     return planner.make_plan(request, find_plan)
+
+
+def _searched(request: PlanRequest) -> Any:
+    """The slices and the path that an optimiser finds for a request, as `optimize=` takes them."""
+    shapes, out = [t.shape for t in request.operands], request.out
+    subscripts = parse(request.spec, list(map(len, shapes)))
+    extents = resolve_extents(subscripts, shapes, None if out is None else out.shape)
+    if len(shapes) < 2 or 0 in extents:
+        return True
+    present = set().union(*map(set, subscripts.inputs))
+    output = [m for m in subscripts.output if m in present]
+    try:
+        return searched_slices(request.optimize, subscripts.inputs, output, extents)
+    except GettError:
+        raise
+    except (TypeError, ValueError, LookupError, RuntimeError) as error:  # whatever an optimiser objects to
+        raise OptionError(f"optimize={request.optimize!r} found no slices: {error}") from error
 
 
 def plan_on_device(kind: ArrayKind, request: PlanRequest, key: Any = None, *, runs: bool = False) -> ContractionPlan:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gett.arrays.exponents import larger, scale, take_power
 from gett.arrays.kinds import ArrayKind
 from gett.console.formatting import count, printable
 from gett.epilogue.expression import Extra
@@ -215,6 +216,26 @@ class SlicedPlan(ContractionPlan):
                 self._complete(kind, device, outer, sums, ending)
             if apart:
                 kind.copy(target, sums)
+
+    def write_stripped(self, kind: ArrayKind, device: int, operands: Sequence[Any], d: Any, alpha: Any = 1) -> Any:
+        """Write the result divided by a power of two; parts of it, and slices, have powers of their own until then."""
+        grid = self._work.grid
+        kept, before = self._work.keep_stripped(kind, device, operands)
+        run = self._work.reading(kind, device, operands, kept)
+        parts, most = [], None
+        for outer in map(grid.part, range(grid.parts)):
+            target = view(d, self._output_axes, outer)
+            sums = kind.empty(target.shape, self._sums_in, self._order)
+            power = run.sum_stripped(outer, range(grid.summed), sums)
+            if alpha != 1:
+                self._complete(kind, device, outer, sums, Ending(None, d, alpha))
+            power = power + take_power(kind, sums)
+            kind.copy(target, sums)
+            parts.append((target, power))
+            most = power if most is None else larger(kind, most, power)
+        for target, power in parts:
+            scale(kind, target, power - most)
+        return before + most
 
     def _complete(self, kind: ArrayKind, device: int, outer: Place, sums: Any, ending: Ending) -> None:
         """Make a part of the result of its sums, in place."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gett.arrays.exponents import larger, scale
 from gett.arrays.kinds import NUMPY, ArrayKind
 from gett.ir.subscripts import Spec, Subscripts, parse
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, dense_strides, factor_dtype
@@ -106,16 +107,32 @@ class SliceWork:
             kept = [x.plan.run(kind, device, [operands[i] for i in x.places]) for x in self.once]
         return [np.asarray(x) if kind is NUMPY else x for x in kept]  # of rank 0 a plan gives a scalar
 
-    def reading(self, kind: ArrayKind, device: int, operands: Sequence[Any]) -> SliceRun:
-        """The slices of some operands; what runs once is computed here."""
+    def keep_stripped(self, kind: ArrayKind, device: int, operands: Sequence[Any]) -> tuple[list[Any], Any]:
+        """`keep`, each result divided by a power of two; the sum of these powers."""
+        kept, powers = [], []
+        for x in self.once:
+            d = kind.empty(x.plan.shape, x.plan.dtype)
+            powers.append(x.plan.write_stripped(kind, device, [operands[i] for i in x.places], d))
+            kept.append(d)
+        return kept, sum(powers)
+
+    def reading(
+        self, kind: ArrayKind, device: int, operands: Sequence[Any], kept: Sequence[Any] | None = None
+    ) -> SliceRun:
+        """The slices of some operands; what runs once is computed here, unless it is given."""
         read = [(operands[i], axes) for i, axes in zip(self.variable, self.axes, strict=True)]
         views = partial(_views, read)
-        return SliceRun(self, kind, device, self.keep(kind, device, operands), views)
+        return SliceRun(self, kind, device, self.keep(kind, device, operands) if kept is None else kept, views)
 
 
 def packed(spec: TensorSpec) -> TensorSpec:
     """The description of a new dense array with the same elements."""
     return replace(spec, strides=dense_strides(spec.shape, spec.dtype.itemsize), alignment=ALIGNMENT_LIMIT)
+
+
+def order_of(spec: TensorSpec) -> str:
+    """The memory order of a new array of a dense one's strides."""
+    return "C" if spec.strides == dense_strides(spec.shape, spec.dtype.itemsize) else "F"
 
 
 def _views(read: Sequence[tuple[Any, Sequence[tuple[int, int]]]], place: Place) -> list[Any]:
@@ -161,6 +178,30 @@ class SliceRun:
         for number in numbers:
             self.add(outer, number, sums, adds=adds, factor=factor)
             adds, factor = True, 1
+
+    def sum_stripped(self, outer: Place, numbers: Iterable[int], sums: Any) -> Any:
+        """Write the sum of some slices of a part of the result, divided by a power of two; returns the power.
+
+        Each slice has a power of its own. Of two the one of lower power is scaled before they are added.
+        """
+        kind, total, one = self._kind, None, None
+        described = kind.describe(sums)
+        for number in numbers:
+            place = {**outer, **self._work.grid.slice(number)}
+            lengths = {m: x.stop - x.start for m, x in place.items()}
+            plan = self._work.part(lengths, described, add=False, dense=self._dense)
+            operands = [*self._views(place), *self._kept]
+            if total is None:
+                total = plan.write_stripped(kind, self._device, operands, sums)
+                continue
+            one = kind.empty(sums.shape, described.dtype, order_of(described)) if one is None else one
+            power = plan.write_stripped(kind, self._device, operands, one)
+            most = larger(kind, total, power)
+            scale(kind, sums, total - most)
+            scale(kind, one, power - most)
+            sums += one
+            total = most
+        return total
 
     def add(self, outer: Place, number: int, sums: Any, *, adds: bool, factor: Any = 1) -> None:
         """Write one slice of a part of the result, or add it to what `sums` holds times a factor."""

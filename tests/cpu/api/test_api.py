@@ -444,7 +444,7 @@ def test_public_names():
     "name",
     [
         *("api.einsum", "api.contract", "api.tensordot", "api.plan", "api.paths", "api.expression", "api.grouped"),
-        *("distributed.contract", "plans.contraction_plan", "plans.precision"),
+        *("cotengra", "distributed.contract", "plans.contraction_plan", "plans.plan_figures", "plans.precision"),
     ],
 )
 def test_examples_of_docstrings(name):

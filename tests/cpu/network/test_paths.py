@@ -200,11 +200,20 @@ def test_a_tree_of_cotengra_is_its_path():
         gett.einsum("ab,bc->ac", a, b, optimize=tree)
 
 
-def test_an_optimiser_that_slices_is_an_error():
+def test_an_optimiser_that_slices_is_run_with_its_slices_and_is_no_path():
     ctg = pytest.importorskip("cotengra")
-    operands = [np.ones((3, 3))] * 3
+    a, b, c = integers(3, 6), integers(6, 6), integers(6, 2)
     for kind in (ctg.HyperOptimizer, ctg.ReusableHyperOptimizer):
-        with pytest.raises(gett.PathError, match="searches slices"):
-            gett.einsum("ij,jk,kl", *operands, optimize=kind(slicing_opts={"target_slices": 2}, parallel=False))
+        slicing = kind(slicing_opts={"target_slices": 4}, parallel=False, max_repeats=2, progbar=False)
+        for call in (gett.einsum, gett.contract):
+            np.testing.assert_array_equal(call("ij,jk,kl->il", a, b, c, optimize=slicing), a @ b @ c)
+            np.testing.assert_array_equal(call("ii,ij,jk->k", b, b, c, optimize=slicing), np.diag(b) @ b @ c)
+        plan = gett.plan("ij,jk,kl->il", a, b, c, optimize=slicing)
+        assert plan.slices > 1
+        assert gett.plan("ij,jk,kl->il", a[:0], b, c, optimize=slicing).shape == (0, 2)
+        assert gett.plan("ij->ji", a, optimize=slicing).slices == 1
+        with pytest.raises(gett.PathError, match="searches slices while a path is asked for"):
+            gett.contract_path("ij,jk,kl->il", a, b, c, optimize=slicing)
     whole = ctg.HyperOptimizer(max_repeats=2, parallel=False, progbar=False)
-    np.testing.assert_array_equal(gett.einsum("ij,jk,kl", *operands, optimize=whole), np.full((3, 3), 9.0))
+    assert gett.plan("ij,jk,kl->il", a, b, c, optimize=whole).slices == 1
+    np.testing.assert_array_equal(gett.einsum("ij,jk,kl->il", a, b, c, optimize=whole), a @ b @ c)
