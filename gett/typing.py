@@ -124,3 +124,4 @@ class CallOptions(TypedDict, total=False):
     beta: Any
     epilogue_args: Sequence[Any]
     checkpoint: Size | None
+    changed: Sequence[int] | None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gett.console.formatting import WIDEST, format_bytes, format_quantity, format_seconds, printable, shortened
 from gett.explain.advice import Make, advice
-from gett.explain.detail import CPU_RIDGE, Plan, explain_path, explain_slices, step_cost
+from gett.explain.detail import CPU_RIDGE, Plan, explain_held, explain_path, explain_slices, step_cost
 from gett.explain.roofline import Roofline, roofline, total
 from gett.explain.schedule import count, spell
 from gett.hw.archs import ArchFacts
@@ -98,6 +98,8 @@ def _facts(plan: Plan, request: PlanRequest, facts: ArchFacts | None, make: Make
         told = [("path", line.strip()) for line in explain_path(plan.path_info, whole=False)]
     if plan.slices > 1:
         told.append(("slices", explain_slices(plan)))
+    if plan.held_steps:
+        told.append(("held", explain_held(plan)))
     told += _time(plan, roof)
     told.append(("memory", _memory(plan)))
     if len(plan.steps) > 1:
@@ -208,7 +210,7 @@ def _memory(plan: Plan) -> str:
     parts = []
     if len(plan.steps) > 1:
         parts.append(f"intermediates {format_bytes(plan.intermediate_bytes)}")
-    if len(plan.steps) > 1 or plan.slices > 1:
+    if len(plan.steps) > 1 or plan.slices > 1 or plan.held_steps:
         parts.append(f"peak {format_bytes(plan.peak_bytes)}")
     if plan.arch != "cpu":
         parts.append(f"workspace {format_bytes(plan.workspace_bytes)}" if plan.workspace_bytes else "no workspace")

@@ -86,6 +86,16 @@ class PlanFigures(BoundSteps):
         return 0
 
     @property
+    def held_steps(self) -> int:
+        """How many steps have results that are held between calls: those of constants, or all but the last one."""
+        return 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the results that are held between calls; they count in `peak_bytes`."""
+        return 0
+
+    @property
     def overhead(self) -> float:
         """Floating-point operations as a multiple of those without slices."""
         return 1.0
