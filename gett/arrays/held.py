@@ -93,8 +93,9 @@ def mark(array: Any) -> Mark | None:
         return int(stream.cuda_stream), stream.record_event()
     cupy = cupy_kind()
     assert cupy is not None
-    event = cupy.module.cuda.Event(disable_timing=True)
-    event.record(stream)
+    with array.device:
+        event = cupy.module.cuda.Event(disable_timing=True)
+        event.record(stream)
     return int(stream.ptr), event
 
 
