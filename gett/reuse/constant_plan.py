@@ -198,6 +198,9 @@ class ConstantPlan(ContractionPlan):
             held = self._held_for(model)
         return self._rest(*operands, *held, **options)
 
+    def _write(self, *_: Any) -> None:
+        raise NotImplementedError("a plan that holds constants runs by its calls alone")
+
     def _held_for(self, model: Any) -> list[Any]:
         """What calls read in the constants' place, in the library and on the device of an array."""
         key = place(model)

@@ -76,6 +76,7 @@ class Division:
         self._conj = dict(enumerate(request.conj or (False,) * len(inputs)))
         self._order = choose_order(request.order, request.operands)
         self._bare = bare_request(request, self.dtype)
+        self._plans: dict[PlanRequest, ContractionPlan] = {}
 
     def contractions(self, steps: Collection[int]) -> Contractions:
         """Those of the network whose results have these numbers."""
@@ -96,7 +97,9 @@ class Division:
         real = all(self._specs[i].dtype.kind != "c" for i in inputs)
         dtype = factor_dtype(np.dtype(float), self.dtype) if real else self.dtype
         request = replace(self._bare, **self._taken(inputs, contractions, modes), dtype=dtype, memory_limit=limit)
-        plan = find_plan(request)
+        plan = self._plans.get(request)
+        if plan is None:  # the cache is for what users ask for: many parts would push that out
+            plan = self._plans[request] = find_plan(request, keep=False)
         self._specs[output], self._modes[output], self._conj[output] = plan.result.d, modes, False
         return Part(tuple(inputs), output, plan)
 

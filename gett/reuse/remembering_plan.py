@@ -66,6 +66,9 @@ class RememberingPlan(ContractionPlan):
             raise OptionError("remember=True keeps intermediates, and the slices of optimize= have none: give a path")
         division = Division(replace(request, memory_limit=None))
         steps = () if division.empty else division.network.steps
+        if request.device is not None and request.arch != "cpu" and steps:
+            # The kernels of all nodes are compiled side by side here, and found one by one below.
+            find_plan(replace(request, memory_limit=None, optimize=division.path if len(steps) > 1 else True))
         self._nodes: tuple[Part, ...] = tuple(division.part(s.inputs, (), s.modes, s.output, None) for s in steps[:-1])
         self._reads = steps[-1].inputs if steps else tuple(range(len(request.operands)))
         self._last = find_plan(division.rest(self._reads, (), None))
@@ -184,6 +187,9 @@ class RememberingPlan(ContractionPlan):
                 return self._last(*tensors, **options)
             finally:
                 state.mark = mark(model)
+
+    def _write(self, *_: Any) -> None:
+        raise NotImplementedError("a plan that keeps intermediates runs by its calls alone")
 
     def _state(self) -> _State:
         state: _State | None = getattr(self._local, "state", None)

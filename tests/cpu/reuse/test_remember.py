@@ -256,3 +256,11 @@ def test_calls_on_another_stream_wait_for_the_last(monkeypatch):
     monkeypatch.setattr(held, "is_recorded", lambda x: True)
     with pytest.raises(gett.OptionError, match="intermediates cannot be kept while a CUDA graph is recorded"):
         plan(*operands, changed=[1])
+
+
+def test_steps_do_not_push_other_plans_out_of_the_cache():
+    before = gett.plan_cache.info().size
+    spec = ",".join(chr(97 + i) + chr(98 + i) for i in range(12)) + "->am"
+    plan = gett.plan(spec, *[((7, 7), "float64")] * 12, remember=True)
+    assert len(plan.steps) == 11
+    assert gett.plan_cache.info().size <= before + 1
