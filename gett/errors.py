@@ -43,7 +43,7 @@ class MixedArraysError(GettError, TypeError):
 
 
 class GradientError(GettError, RuntimeError):
-    """Derivatives are recorded of what has none: `out=`, integers, constants of an expression, several devices."""
+    """Derivatives are recorded of what has none: `out=`, integers, constants, several devices."""
 
 
 class OutputError(GettError, ValueError):

@@ -134,3 +134,4 @@ class CallOptions(TypedDict, total=False):
     epilogue_args: Sequence[Any]
     checkpoint: Size | None
     strip_exponent: Literal[False]
+    changed: Sequence[int] | None

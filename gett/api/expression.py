@@ -15,19 +15,17 @@ import numpy as np
 
 from gett.api.einsum import einsum
 from gett.api.paths import describe_operand, describe_shape, find_network_path
-from gett.arrays.interop import SCALARS
-from gett.arrays.jax import is_jax, to_jax
-from gett.arrays.kinds import cupy_kind
+from gett.arrays.held import bring, finish, refuse_recording
 from gett.arrays.torch import torch_library
 from gett.console.formatting import count, printable
-from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
+from gett.errors import GradientError, OptionError, SubscriptsError
 from gett.ir.subscripts import Subscripts, split_arguments, symbols
 from gett.ir.tensors import NUMPY_ONLY, SUPPORTED, Casting, TensorSpec, factor_dtype, parse_dtype, promote
 from gett.network.limits import parse_limit
 from gett.network.optimize import asks_autotune, check_one_limit, freeze_optimize
 from gett.network.path import Path, path_of
 from gett.plans.call import check_conj
-from gett.plans.checks import check_bytes, check_workspace_limit, is_integer, is_shape
+from gett.plans.checks import check_bytes, check_places, check_workspace_limit, is_shape
 from gett.typing import DeviceArrayT, DType, NumPyOperand, Optimize, Order, Precision, Size, SupportsArray
 
 if TYPE_CHECKING:
@@ -87,7 +85,7 @@ def contract_expression(
     if asks_autotune(optimize):
         raise OptionError("optimize='autotune' measures kernels, an expression finds a path: call gett.autotune first")
     spec, found = split_arguments(subscripts, operands)
-    held = _check_constants(constants, len(found))
+    held = check_places(constants, len(found), "constants")
     tensors = [
         (describe_shape if is_shape(x) and i not in held else describe_operand)(x, f"operand {i}")
         for i, x in enumerate(found)
@@ -105,22 +103,6 @@ def contract_expression(
     if checkpoint is not None:
         options["checkpoint"] = check_bytes(checkpoint, "checkpoint")
     return ContractExpression(known, path, info, {i: found[i] for i in held}, flags, options)
-
-
-def _check_constants(constants: Any, count: int) -> list[int]:
-    """The places of constants in order.
-
-    Raises:
-        OptionError: One is no operand's.
-    """
-    try:
-        places = [] if constants is None else list(constants)
-    except TypeError as error:
-        raise OptionError(f"constants={constants!r}; it must be a list of places, such as [0, 2]") from error
-    for place in places:
-        if not is_integer(place) or not 0 <= place < count:
-            raise OptionError(f"constants={constants!r}: {place!r} is no place of {count} operands, counted from 0")
-    return sorted(set(map(int, places)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +236,7 @@ class ContractExpression:
             dtypes: Of the call's arrays, `out` last.
             out: Of the call.
         """
-        constants = {i: _bring(x, first) for i, x in self._constants.items()}
+        constants = {i: bring(x, first) for i, x in self._constants.items()}
         own = {i: parse_dtype(x.dtype) for i, x in constants.items()}
         specs = [TensorSpec((), (), dtype) for dtype in (*dtypes, *own.values())]
         written = specs.pop(len(dtypes) - 1) if out is not None else None
@@ -275,10 +257,14 @@ class ContractExpression:
         for fold in self._folds:
             operands = [constants[i] for i in fold.places]
             if fold.subscripts is not None:
+                refuse_recording(operands[0], "constants cannot be contracted")
+            if fold.subscripts is not None:
                 real = all(own[i].kind != "c" for i in fold.places)
                 options = self._options | {"dtype": factor_dtype(own[fold.places[0]], result) if real else result}
                 operands = [einsum(fold.subscripts, *operands, optimize=fold.optimize, conj=fold.conj, **options)]
             held += operands
+        if held:
+            finish(held[0])  # other streams read it
         return held
 
 
@@ -305,24 +291,3 @@ def _part(
             outside.append((*group, number))
     taken = {i for step in outside for i in step[:-1]} | set(live)
     return [i for i in inside if i in taken], inside, outside
-
-
-def _bring(constant: Any, model: Any) -> Any:
-    """A constant of NumPy's, or a list, in the library and on the device of an array; any other as it is.
-
-    Raises:
-        DTypeError: The library has no array of it.
-    """
-    if isinstance(constant, (list, tuple, *SCALARS)):
-        constant = np.asarray(constant)
-    torch, cupy = torch_library(), cupy_kind()
-    if not isinstance(constant, np.ndarray) or isinstance(model, np.ndarray) or model is None:
-        return constant
-    try:
-        if torch is not None and isinstance(model, torch.tensor):
-            return torch.module.tensor(constant, device=model.device)
-    except TypeError as error:
-        raise DTypeError(f"a constant of dtype {constant.dtype} cannot become a PyTorch tensor: {error}") from error
-    if cupy is not None and isinstance(model, cupy.type):
-        return cupy.asarray(constant, cupy.device(model))
-    return to_jax()(constant) if is_jax(model) else constant

@@ -6,7 +6,7 @@ Owns what pairs stand for, and what `arch` may be. Knows nothing of how plans ar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from gett.arrays.bfloat16 import FLOAT32
 from gett.arrays.dynamo import untraced
 from gett.arrays.interop import gather
-from gett.arrays.kinds import NUMPY
+from gett.arrays.kinds import NUMPY, ArrayKind
 from gett.arrays.torch import torch_library
 from gett.console.formatting import brief
 from gett.errors import DTypeError, OptionError, ShapeError
@@ -32,12 +32,15 @@ from gett.ir.tensors import (
     result_type,
 )
 from gett.network.optimize import AUTOTUNE
+from gett.network.request import PlanRequest
 from gett.plans.call import Call, argument_names, make_call
-from gett.plans.checks import check_out, is_shape
+from gett.plans.checks import check_out, check_places, is_shape
 from gett.plans.contraction_plan import ContractionPlan
 from gett.slices.finder import plan_on_device
 from gett.typing import DType, Optimize, Order, Precision, Size
 
+Make = Callable[[ArrayKind, PlanRequest], ContractionPlan]
+"""Makes the plan of a request, for arrays of a kind."""
 _GPU_ARCH = re.compile(r"sm_[1-9]\d{1,2}[af]?")
 
 
@@ -61,6 +64,8 @@ def plan(
     memory_limit: Size | float | None = None,
     devices: Sequence[int] | None = None,
     shard: str | None = None,
+    constants: Collection[int] | None = None,
+    remember: bool = False,
 ) -> ContractionPlan:
     """Plan a contraction, to run it many times or to look at it: `print(gett.plan(...))`.
 
@@ -84,10 +89,15 @@ def plan(
         memory_limit: As for `einsum`.
         devices: As for `einsum`.
         shard: As for `einsum`.
+        constants: Places of operands, counted from 0, which are arrays that the plan holds. Calls take the others, in
+            their order. Steps of constants alone run once on each device, at the first call or by `compile()`, and
+            their results are kept. Arrays of NumPy are brought to where the others are.
+        remember: Whether calls keep all intermediates, so that `plan(*operands, changed=[3, 7])` runs the steps that
+            depend on these operands, and the last one. Each thread keeps its own; `plan.forget()` gives them back.
 
     Raises:
-        GettError: As `einsum`; ScheduleError and CompileError if no kernel can be made; OptionError for a bad `arch`;
-            EpilogueError as `contract`.
+        GettError: As `einsum`; ScheduleError and CompileError if no kernel can be made; OptionError for a bad `arch`,
+            or for `constants` or `remember` beside what they exclude; EpilogueError as `contract`.
 
     Example:
         >>> import gett, numpy as np
@@ -102,10 +112,24 @@ def plan(
         >>> plan(np.ones((2, 3)), np.ones((3, 2)), epilogue_args=(np.array([-3.0, -3.0]),))
         array([[0., 0.],
                [0., 0.]])
+        >>> plan = gett.plan("ij,jk,k->i", np.ones((2, 3)), np.ones((3, 4)), ((4,), "float64"), constants=[0, 1])
+        >>> plan(np.ones(4))
+        array([12., 12.])
     """
     spec, found = split_arguments(subscripts, operands)
     if len(operands) == 1 and len(found) > 1 and described_pair(operands[0], "operand 0") is not None:
         found = operands  # a pair, not a list of operands
+    make: Make = plan_on_device
+    if constants is not None or remember is not False:
+        from gett.api.reuse import maker, with_constants  # late: few plans hold anything
+
+        if devices is not None or shard is not None:
+            raise OptionError(
+                "constants= and remember= hold arrays of one device: give them without devices= and shard="
+            )
+        places = None if constants is None else check_places(constants, len(found), "constants")
+        found = tuple(with_constants(found, places or (), described_pair))
+        make = maker(found, places, remember, optimize)
     call = make_call(
         spec, found, out, dtype, order, casting, optimize, precision, conj, workspace_limit, memory_limit, c,
         epilogue=epilogue, extras=epilogue_args,
@@ -114,33 +138,33 @@ def plan(
         from gett.api.devices import plan_over  # late: few programs have several GPUs
 
         return plan_over(call, plan_call, devices, shard, arch)
-    return plan_call(call, arch)
+    return plan_call(call, arch, make)
 
 
-def plan_call(call: Call, arch: str | None = None) -> ContractionPlan:
-    """The plan of a call on one device."""
+def plan_call(call: Call, arch: str | None = None, make: Make = plan_on_device) -> ContractionPlan:
+    """The plan of a call on one device, which `make` makes of a request."""
     found, c, out = call.operands, call.c, call.out
     torch = torch_library()
     if torch is None or not torch.modes.records([*found, c, out, *call.extras]):
-        return _plan_borrowed(call, arch)
+        return _plan_borrowed(call, arch, make)
     with torch.modes.untransformed():  # a plan depends on the layouts alone
         operands, extras = (tuple(map(torch.modes.unrecorded, x)) for x in (found, call.extras))
         c, out = torch.modes.unrecorded(c), torch.modes.unrecorded(out)
-        return _plan_borrowed(call.changed(operands=operands, c=c, out=out, extras=extras), arch)
+        return _plan_borrowed(call.changed(operands=operands, c=c, out=out, extras=extras), arch, make)
 
 
-def _plan_borrowed(call: Call, arch: str | None) -> ContractionPlan:
+def _plan_borrowed(call: Call, arch: str | None, make: Make) -> ContractionPlan:
     """`plan` of a call, of whose arrays some may have to be lent."""
     loan = call.borrowed()
     if loan is None:
-        return _plan(call, arch, (False,) * len(call.operands))
+        return _plan(call, arch, (False,) * len(call.operands), make)
     # The plan is one of the memory's layout, and calls come here again.
     if call.dtype is not None and loan.dtype is not call.dtype:
         _check_rounding(call.dtype, [parse_dtype(x.dtype) for x in call.operands if hasattr(x, "dtype")])
-    return _plan(call.lent(loan).changed(conj=call.conj), arch, loan.lazy or (False,) * len(call.operands))
+    return _plan(call.lent(loan).changed(conj=call.conj), arch, loan.lazy or (False,) * len(call.operands), make)
 
 
-def _plan(call: Call, arch: str | None, lazy: tuple[bool, ...]) -> ContractionPlan:
+def _plan(call: Call, arch: str | None, lazy: tuple[bool, ...], make: Make) -> ContractionPlan:
     """`plan` of a call, of whose operands some may stand for tensors that are conjugated lazily."""
     operands, out = len(call.operands), call.out
     count = operands + len(call.extras)
@@ -177,7 +201,7 @@ def _plan(call: Call, arch: str | None, lazy: tuple[bool, ...]) -> ContractionPl
     added = dict(zip([n for n, _ in further], specs[count:], strict=True))
     place = target, None if elsewhere else device
     request = call.request(kind, factors, added.get("c"), added.get("out"), specs[operands:count], *place)
-    return plan_on_device(kind, request)
+    return make(kind, request)
 
 
 def _check_rounding(dtype: Any, operands: Sequence[np.dtype[Any]]) -> bool:

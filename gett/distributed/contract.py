@@ -17,6 +17,8 @@ from gett.distributed.torch_group import TorchTransport, is_group
 from gett.distributed.transport import Transport
 from gett.errors import OptionError
 from gett.plans.contraction_plan import ContractionPlan
+from gett.reuse.constant_plan import ConstantPlan
+from gett.reuse.remembering_plan import RememberingPlan
 from gett.slices.distributed_plan import Engine, distribute
 
 
@@ -136,6 +138,9 @@ def plan_of(contraction: Any, arrays: Sequence[Any]) -> ContractionPlan:
         OptionError: It is neither.
     """
     if isinstance(contraction, ContractionPlan):
+        if isinstance(contraction, (ConstantPlan, RememberingPlan)):
+            held = "constants" if isinstance(contraction, ConstantPlan) else "intermediates"
+            raise OptionError(f"the plan holds {held}, which do not travel: plan without constants= and remember=")
         return contraction
     if callable(getattr(contraction, "get_eq", None)) and hasattr(contraction, "sliced_inds"):
         return plan(contraction.get_eq(), *arrays, optimize=contraction)

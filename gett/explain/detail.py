@@ -51,7 +51,7 @@ class Plan(Protocol):
     @property
     def peak_bytes(self) -> int: ...
     @property
-    def held_bytes(self) -> tuple[int, ...]: ...
+    def step_bytes(self) -> tuple[int, ...]: ...
     @property
     def slices(self) -> int: ...
     @property
@@ -62,23 +62,29 @@ class Plan(Protocol):
     def overhead(self) -> float: ...
     @property
     def graphs(self) -> int: ...
+    @property
+    def held_steps(self) -> int: ...
+    @property
+    def held_bytes(self) -> int: ...
 
 
 def explain(plan: Plan) -> str:
     """A whole plan as text: of a network the totals, the path and the costliest steps, then every step."""
     steps = plan.steps
     title = f"{plan.subscripts} on {plan.arch}"
-    if len(steps) == 1 and plan.slices == 1:
+    if len(steps) == 1 and plan.slices == 1 and not plan.held_steps:
         return _explain_step(steps[0], title)
     if not steps:
         return printable(f"{title}\n  nothing to compute: the result has no elements")
     head = [
-        f"{title}   {len(steps)} steps",
+        f"{title}   {count(len(steps), 'step')}",
         f"  {format_quantity(plan.flops)}FLOP, {format_quantity(plan.bytes)}B moved at least; "
         f"intermediates {format_bytes(plan.intermediate_bytes)}, workspace {format_bytes(plan.workspace_bytes)}",
     ]
     if plan.slices > 1:
         head.append(f"  {explain_slices(plan)}; at most {format_bytes(plan.peak_bytes)} held at one time")
+    if plan.held_steps:
+        head.append(f"  {explain_held(plan)}")
     estimates = [s.forecast.us for s in steps if s.forecast is not None]
     if estimates:
         head.append(f"  estimate {format_seconds(1e-6 * sum(estimates))}, all steps together")
@@ -93,6 +99,11 @@ def explain_slices(plan: Plan) -> str:
     run_once = "no step" if not plan.once else count(plan.once, "step")
     labels = " ".join(plan.sliced)
     return f"{plan.slices} slices along {labels}, {run_once} computed once, {plan.overhead:.3g} times the FLOP"
+
+
+def explain_held(plan: Plan) -> str:
+    """What a plan holds between calls, in words."""
+    return f"results of {count(plan.held_steps, 'step')} are held between calls, {format_bytes(plan.held_bytes)}"
 
 
 def _title(steps: Sequence[Step], number: int) -> str:

@@ -77,7 +77,7 @@ def _draw_steps(plan: Plan, ax: Any) -> Any:
     unit = "us by the cost model" if plan.arch != "cpu" else "% of the work"
     ax.set(xlabel="step", ylabel=unit, yscale="log" if any(costs) else "linear")
     held = ax.twinx()
-    held.fill_between(numbers, [x / 2**20 for x in plan.held_bytes], step="mid", color="grey", alpha=0.25, linewidth=0)
+    held.fill_between(numbers, [x / 2**20 for x in plan.step_bytes], step="mid", color="grey", alpha=0.25, linewidth=0)
     held.set(ylabel="MiB held", ylim=(0, None))
     ax.set_zorder(held.get_zorder() + 1)  # points stand before the grey
     ax.patch.set_visible(False)

@@ -33,6 +33,7 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "intermediate_bytes": plan.intermediate_bytes,
         "workspace_bytes": plan.workspace_bytes,
         "peak_bytes": plan.peak_bytes,
+        "held_bytes": plan.held_bytes,
         "slices": plan.slices,
         "sliced": list(plan.sliced),
         "estimate_us": sum(estimates) if estimates else None,

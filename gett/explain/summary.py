@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from gett.console.formatting import WIDEST, format_bytes, format_quantity, format_seconds, printable, shortened
 from gett.explain.advice import Make, advice
-from gett.explain.detail import CPU_RIDGE, Plan, explain_slices
+from gett.explain.detail import CPU_RIDGE, Plan, explain_held, explain_slices
 from gett.explain.network import costliest, network_totals
 from gett.explain.path import explain_path
 from gett.explain.roofline import Roofline, roofline, total
@@ -102,6 +102,8 @@ def _facts(plan: Plan, request: PlanRequest, facts: ArchFacts | None, make: Make
         told = [("path", explain_path(request, plan.path))]
     if plan.slices > 1:
         told.append(("slices", explain_slices(plan)))
+    if plan.held_steps:
+        told.append(("held", explain_held(plan)))
     told += _time(plan, roof)
     if len(plan.steps) > 1:
         told += network_totals(plan)
@@ -215,7 +217,7 @@ def _memory(plan: Plan) -> str:
     parts = []
     if len(plan.steps) > 1:
         parts.append(f"intermediates {format_bytes(plan.intermediate_bytes)}")
-    if len(plan.steps) > 1 or plan.slices > 1:
+    if len(plan.steps) > 1 or plan.slices > 1 or plan.held_steps:
         parts.append(f"peak {format_bytes(plan.peak_bytes)}")
     if plan.arch != "cpu":
         parts.append(f"workspace {format_bytes(plan.workspace_bytes)}" if plan.workspace_bytes else "no workspace")

@@ -96,7 +96,7 @@ def last_uses(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, gone))
 
 
-def held_bytes(
+def step_bytes(
     steps: Sequence[Step], uses: Sequence[tuple[int, ...]], copies: Mapping[int, int] | None = None
 ) -> tuple[int, ...]:
     """Memory that intermediates hold while each step runs; the result does not count.
@@ -121,8 +121,8 @@ def held_bytes(
 
 
 def peak_bytes(steps: Sequence[Step], uses: Sequence[tuple[int, ...]], copies: Mapping[int, int] | None = None) -> int:
-    """Most memory that intermediates hold at one time, with the arguments of `held_bytes`."""
-    return max(held_bytes(steps, uses, copies), default=0)
+    """Most memory that intermediates hold at one time, with the arguments of `step_bytes`."""
+    return max(step_bytes(steps, uses, copies), default=0)
 
 
 def scratch_bytes(step: Step) -> int:

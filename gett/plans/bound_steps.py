@@ -254,6 +254,20 @@ class BoundSteps:
 
         return run
 
+    def forget(self) -> None:
+        """Give back the memory that is kept between calls: that of CUDA graphs, and what the plan holds.
+
+        The next call makes anew what it needs. On a GPU, streams must have ended the calls of the plan before.
+
+        Example:
+            >>> import gett
+            >>> gett.plan("ij->ji", ((2, 3), "float64")).forget()
+        """
+        replays, self._replays = self._replays, {}
+        for replay in replays.values():
+            if replay is not None:
+                replay.forget()
+
     def _bind_to(self, device: int) -> tuple[Executable, ...]:
         request = self._request
         steps = bind_steps(self.steps, self.arch, request.optimize == AUTOTUNE, request.workspace_limit)

@@ -129,6 +129,22 @@ def check_bytes(size: Any, name: str) -> int:
     return int(size)
 
 
+def check_places(places: Any, count: int, name: str) -> list[int]:
+    """The places of operands that an option names, in order; none for None.
+
+    Raises:
+        OptionError: One is no operand's.
+    """
+    try:
+        found = [] if places is None else list(places)
+    except TypeError as error:
+        raise OptionError(f"{name}={places!r}; it must be a list of places, such as [0, 2]") from error
+    for place in found:
+        if not is_integer(place) or not 0 <= place < count:
+            raise OptionError(f"{name}={places!r}: {place!r} is no place of {count} operands, counted from 0")
+    return sorted(set(map(int, found)))
+
+
 def is_integer(x: Any) -> bool:
     """Whether something is an integer of Python's or NumPy's, and no bool."""
     return isinstance(x, (int, np.integer)) and not isinstance(x, bool)

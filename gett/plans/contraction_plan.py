@@ -17,7 +17,15 @@ from gett.arrays.interop import lend_bfloat16
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.console.formatting import count, printable
-from gett.errors import CompileError, DeviceError, GradientError, MissingPackageError, OutputError, ShapeError
+from gett.errors import (
+    CompileError,
+    DeviceError,
+    GradientError,
+    MissingPackageError,
+    OptionError,
+    OutputError,
+    ShapeError,
+)
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import is_complex
 from gett.ir.subscripts import parse
@@ -142,13 +150,13 @@ class ContractionPlan(PlanFigures):
             return explain(self.settle())
         from gett.explain.summary import summary
 
-        return summary(self, self._request, self._facts(), self._tried)
+        return summary(self, self._told(), self._facts(), self._tried)
 
     def _repr_html_(self) -> str:
         """`explain()` as a table, which notebooks show."""
         from gett.explain.summary import summary_html
 
-        return summary_html(self, self._request, self._facts(), self._tried)
+        return summary_html(self, self._told(), self._facts(), self._tried)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data, which `json.dumps` takes: what `gett explain --json` prints.
@@ -183,6 +191,10 @@ class ContractionPlan(PlanFigures):
         from gett.explain.plot import plot_plan
 
         return plot_plan(self, self._facts(), ax, kind)
+
+    def _told(self) -> PlanRequest:
+        """The request of `steps`."""
+        return self._request
 
     def _facts(self) -> ArchFacts | None:
         """Rates of the GPU that the plan is for: those of the one at hand where it was planned for that."""
@@ -262,6 +274,7 @@ class ContractionPlan(PlanFigures):
         epilogue_args: Sequence[Any] = NO_ARGUMENTS,
         checkpoint: Size | None = None,
         strip_exponent: bool = False,
+        changed: Sequence[int] | None = None,
     ) -> Any:
         """Compute `alpha * (contraction) + beta * c`, and the plan's epilogue of that.
 
@@ -276,11 +289,13 @@ class ContractionPlan(PlanFigures):
             epilogue_args: As many as the plan was made with, each of as many axes as there.
             checkpoint: As for `einsum`.
             strip_exponent: As for `einsum`, without `c`, `out` and an epilogue.
+            changed: Of a plan with `remember=True`, the places of the operands that changed since this thread's call
+                before: only steps that depend on them run, and the last one. None stands for all.
 
         Raises:
             ShapeError, DTypeError, MixedArraysError, OutputError: An array does not fit the plan.
-            OptionError: beta is not 0, and there is neither `c` nor `out`; a factor is beyond the dtype's range; or
-                `checkpoint` is no limit.
+            OptionError: beta is not 0, and there is neither `c` nor `out`; a factor is beyond the dtype's range;
+                `checkpoint` is no limit; or `changed` is given to a plan that keeps no intermediates.
             EpilogueError: `epilogue_args` do not fit the epilogue.
             DeviceError: The plan is for another device than the arrays'.
 
@@ -294,6 +309,8 @@ class ContractionPlan(PlanFigures):
             array([[9., 9.],
                    [9., 9.]])
         """
+        if changed is not None:
+            raise OptionError("changed= names operands of a plan that keeps intermediates: gett.plan(remember=True)")
         plain = c is None and epilogue_args is NO_ARGUMENTS and checkpoint is None and strip_exponent is False
         kind = self._fits(operands, out, alpha, beta) if plain else None
         if kind is None:

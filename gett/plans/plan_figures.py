@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 from gett.ir.tensors import TensorSpec
-from gett.network.steps import held_bytes, last_uses, peak_bytes
+from gett.network.steps import last_uses, peak_bytes, step_bytes
 from gett.plans.bound_steps import BoundSteps
 from gett.plans.replay import may_replay
 
@@ -61,16 +61,16 @@ class PlanFigures(BoundSteps):
         return self._result_bytes + self._copy_of_c + peak_bytes(self.steps, last_uses(self.steps), self._copies)
 
     @property
-    def held_bytes(self) -> tuple[int, ...]:
+    def step_bytes(self) -> tuple[int, ...]:
         """What a call holds while each step runs, as `peak_bytes` counts it.
 
         Example:
             >>> import gett
-            >>> gett.plan("ij,jk,kl->il", *[((64, 64), "float64")] * 3).held_bytes
+            >>> gett.plan("ij,jk,kl->il", *[((64, 64), "float64")] * 3).step_bytes
             (65536, 65536)
         """
         always = self._result_bytes + self._copy_of_c
-        return tuple(always + x for x in held_bytes(self.steps, last_uses(self.steps), self._copies))
+        return tuple(always + x for x in step_bytes(self.steps, last_uses(self.steps), self._copies))
 
     @property
     def largest_intermediate(self) -> int:
@@ -96,6 +96,16 @@ class PlanFigures(BoundSteps):
     @property
     def once(self) -> int:
         """How many steps run once for all slices."""
+        return 0
+
+    @property
+    def held_steps(self) -> int:
+        """How many steps have results that are held between calls: those of constants, or all but the last one."""
+        return 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the results that are held between calls; they count in `peak_bytes`."""
         return 0
 
     @property

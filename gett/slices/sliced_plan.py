@@ -176,15 +176,15 @@ class SlicedPlan(ContractionPlan):
         return max(most, held + max(parts))
 
     @property
-    def held_bytes(self) -> tuple[int, ...]:
+    def step_bytes(self) -> tuple[int, ...]:
         """What a call holds while each step of `steps` runs, those of one slice for all."""
         found: list[int] = []
         held = 0
         for x in self._work.once:
-            found += [held + n for n in x.plan.held_bytes]
+            found += [held + n for n in x.plan.step_bytes]
             held += x.plan.result.d.nbytes
         held += self._result_bytes + (self._spec_of_sums.nbytes if self._kept_apart else 0)
-        return (*found, *(held + n for n in self._first.held_bytes))
+        return (*found, *(held + n for n in self._first.step_bytes))
 
     def compile(self) -> SlicedPlan:
         """Compile the kernels of what runs once and of a slice."""

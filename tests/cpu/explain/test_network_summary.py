@@ -90,13 +90,13 @@ def test_costs_of_a_path_are_those_of_opt_einsum(seed: int) -> None:
 
 def test_what_is_held_at_each_step_has_the_peak_as_its_largest() -> None:
     plan = chain(20)
-    assert len(plan.held_bytes) == len(plan.steps)
-    assert max(plan.held_bytes) == plan.peak_bytes
+    assert len(plan.step_bytes) == len(plan.steps)
+    assert max(plan.step_bytes) == plan.peak_bytes
     sizes = [((8, 40), "float64"), ((40, 64), "float64"), ((64, 64), "float64"), ((64, 8), "float64")]
     sliced = gett.plan("ab,bc,cd,de->ae", *sizes, optimize=[(1, 2), (1, 2), (0, 1)], memory_limit="8KiB")
     assert sliced.slices > 1
-    assert len(sliced.held_bytes) == len(sliced.steps)
-    assert max(sliced.held_bytes) <= sliced.peak_bytes
+    assert len(sliced.step_bytes) == len(sliced.steps)
+    assert max(sliced.step_bytes) <= sliced.peak_bytes
 
 
 def test_slices_are_launched_each() -> None:
