@@ -1,4 +1,4 @@
-"""Schedules and executables of a plan's steps: the model's choice, what compiles well, what was measured, or NumPy.
+"""Schedules and executables of a plan's steps: the model's choice, what was measured, or NumPy.
 
 Owns which of these a step gets, and that cached plans are dropped when the choice changes. Knows `Step`s and no arrays.
 The runtime, the tuner and the NumPy executor are imported when a step first needs them.
@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gett.console.progress import on_terminal, progress
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan
 from gett.network.steps import Executable, Step
@@ -26,26 +25,6 @@ def choose_schedules(steps: Sequence[Step], arch: str, limit: int = WORKSPACE_LI
 
     facts = limited_facts(arch, limit)
     return _with_schedules(steps, lambda gemms: [select_schedule(gemm, arch, facts) for gemm in gemms])
-
-
-def compile_steps(steps: Sequence[Step], arch: str, limit: int = WORKSPACE_LIMIT) -> tuple[Step, ...]:
-    """Steps with the schedules whose kernels compile well, for a GPU that this machine need not have.
-
-    Raises:
-        MissingPackageError: The compiler is not installed.
-        ScheduleError, CompileError: No kernel can be made.
-    """
-    from gett.jit.workers import side_by_side
-    from gett.runtime.compiling import begin_best
-
-    facts = limited_facts(arch, limit)
-
-    def compiled(gemms: Sequence[GemmPlan]) -> list[Schedule]:
-        with progress(len(gemms), "compiling kernels", on_terminal()) as step:
-            made = side_by_side(lambda x: begin_best(x, arch, facts), gemms, step, lambda x: x.flops)
-        return [kernel.schedule for kernel in made]
-
-    return _with_schedules(steps, compiled)
 
 
 def limited_facts(arch: str, limit: int) -> ArchFacts:
