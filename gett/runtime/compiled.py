@@ -46,4 +46,4 @@ def compiled_and_found(made: Iterable[CompiledKernel]) -> tuple[int, int]:
 def log_compiled(made: Iterable[CompiledKernel], seconds: float) -> None:
     """A line of the log for kernels that were made side by side."""
     compiled, found = compiled_and_found(made)
-    _log.info("compiled %s in %s, found %d in the cache", count(compiled, "kernel"), format_seconds(seconds), found)
+    _log.info("built %s in %s, found %d in the cache", count(compiled, "kernel"), format_seconds(seconds), found)

@@ -32,6 +32,9 @@ from gett.schedule.spec.mainloop import StreamMap, StreamMatrix, StreamSum, Wgmm
 from gett.schedule.spec.schedule import Schedule
 
 ATTEMPTS = 8  # candidates that may compile badly before the first one runs all the same
+# Kernels that are compiled beside one that may spill, and the processors from which that pays. Of first candidates one
+# in twenty spills; on two processors the others would take half of its time more.
+BESIDE, ENOUGH = 2, 4
 
 _log = logging.getLogger("gett")
 _Made = TypeVar("_Made")
@@ -105,8 +108,8 @@ def compile_best(
         plan: What to compute.
         arch: Such as `"sm_90a"`.
         facts: Of the GPU at hand; the architecture's nominal ones by default.
-        compiler: What compiles a text. Default: this process, while others, where there are more processors, compile
-            what may be needed next.
+        compiler: What compiles a text. Default: this process, while others, where there are `ENOUGH` processors,
+            compile what may be needed next.
 
     Raises:
         ScheduleError: No schedule meets the hard limits.
@@ -174,12 +177,12 @@ class _Meanwhile:
         plan: What to compute.
         facts: Of the GPU at hand.
         compiler: What compiles a text; only once a candidate has failed does it compile two at a time. Without it this
-            process compiles, and others, where there are more processors, from the start.
+            process compiles, and others, where there are `ENOUGH` processors, from the start.
     """
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts | None, compiler: Compiler | None) -> None:
         self._plan, self._facts, self._compiler = plan, facts, compiler
-        self._processes = min((os.cpu_count() or 1) - 1, 2) if compiler is None else 0
+        self._processes = BESIDE if compiler is None and (os.cpu_count() or 1) >= ENOUGH else 0
         self._stack = ExitStack()
         self._begun: dict[Schedule, Future[_Attempt]] = {}
         self._sparing: dict[Schedule, Future[CompileResult]] = {}

@@ -207,7 +207,7 @@ def test_so_many_candidates_may_be_poor(most, found, attempts, monkeypatch):
 
 def test_both_are_compiled_side_by_side(attempts, monkeypatch):
     """Two compilers wait for each other here, so one after the other would never end."""
-    monkeypatch.setattr(gett.runtime.compiling.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(gett.runtime.compiling.os, "cpu_count", lambda: 4)
     gemm, together = product(), threading.Barrier(2, timeout=30)
     first = candidates(gemm, "sm_90a")[0]
 
@@ -267,6 +267,17 @@ def test_what_may_be_needed_is_compiled_while_a_kernel_is_that_may_spill(beside)
     assert beside.here == [(first, False)]
     assert sorted(beside.there) == sorted([(first, True), (other, False)])
     assert beside.closed == 1
+
+
+@pytest.mark.parametrize("processors", [1, 3])
+def test_few_processors_compile_one_kernel_at_a_time(processors, beside, monkeypatch):
+    monkeypatch.setattr(gett.runtime.compiling.os, "cpu_count", lambda: processors)
+    gemm = product()
+    first, other = texts(gemm)
+    beside.poor = lambda text, sparing: text == first
+    assert compile_best(gemm, "sm_90a").kernel.source.text == other
+    assert beside.here == [(first, False), (first, True), (other, False)]
+    assert beside.there == []
 
 
 @pytest.mark.parametrize("sparing", [True, False])
