@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 REFERENCE: dict[str, tuple[str, ...]] = {
     "contractions": ("einsum", "contract", "tensordot", "transpose", "einsum_path", "contract_path",
                      "contract_expression"),
-    "plans": ("plan", "ContractionPlan", "plan_cache"),
+    "plans": ("plan", "ContractionPlan", "precompile", "PrecompileResult", "plan_cache"),
     "grouped": ("grouped", "plan_grouped", "GroupedPlan", "ragged"),
     "precision": ("precision", "set_default_precision"),
     "epilogues": ("ops",),

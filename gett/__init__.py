@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from gett.api.expression import contract_expression
     from gett.api.grouped import grouped, plan_grouped, ragged
     from gett.api.paths import contract_path, einsum_path
+    from gett.api.precompile import PrecompileResult, precompile
     from gett.epilogue import ops
     from gett.groups.plan import GroupedPlan
     from gett.slices.sharded import Sharded
@@ -71,6 +72,7 @@ __all__ = [
     "OutputError",
     "PathError",
     "PrecisionError",
+    "PrecompileResult",
     "ScheduleError",
     "ShapeError",
     "Sharded",
@@ -90,6 +92,7 @@ __all__ = [
     "plan_cache",
     "plan_grouped",
     "precision",
+    "precompile",
     "ragged",
     "set_default_precision",
     "tensordot",
@@ -100,6 +103,7 @@ __all__ = [
 # What most programs need late or never, by module; the autotuner brings the runtime and the store with it.
 _LATE = {
     "GroupedPlan": "gett.groups.plan",
+    "PrecompileResult": "gett.api.precompile",
     "Sharded": "gett.slices.sharded",
     "TuneResult": "gett.api.autotune",
     "autotune": "gett.api.autotune",
@@ -108,6 +112,7 @@ _LATE = {
     "einsum_path": "gett.api.paths",
     "grouped": "gett.api.grouped",
     "plan_grouped": "gett.api.grouped",
+    "precompile": "gett.api.precompile",
     "ragged": "gett.api.grouped",
 }
 

@@ -11,6 +11,7 @@ Read when they are needed, not at import, so that a program may set them first. 
 | `GETT_CACHE_LIMIT` | bytes, or `500M`, `2GiB` | Size above which the oldest entries go; default 1 GiB. |
 | `GETT_PRECISION` | name | How products are formed where a call does not say, such as `ieee`. |
 | `GETT_MEMORY_LIMIT` | size, or share such as `0.5` | `memory_limit=` of calls that give none. |
+| `GETT_PROGRESS` | flag | Whether progress bars are shown; default: where stderr is a terminal. |
 | `GETT_NVRTC` | path | The NVRTC library to use (`libnvrtc.so.*`), instead of searching for one. |
 | `XDG_CACHE_HOME` | path | Base of the user's cache directory. |
 | `HOME` | path | Holds `.cache`, the base where that is not set; without a home kernels are kept in memory. |
@@ -26,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gett.console.progress import on_terminal
 from gett.errors import OptionError
 
 DEFAULT_CACHE_LIMIT = 1 << 30
@@ -46,6 +48,7 @@ class Environment:
         memory_limit: `GETT_MEMORY_LIMIT`; None if unset.
         nvrtc: `GETT_NVRTC`; None if unset.
         precision: `GETT_PRECISION`; None if unset.
+        progress: `GETT_PROGRESS`; None if unset.
         xdg_cache_home: `XDG_CACHE_HOME` if absolute (the XDG specification says to ignore any other); else None.
     """
 
@@ -55,6 +58,7 @@ class Environment:
     memory_limit: str | None = None
     nvrtc: Path | None = None
     precision: str | None = None
+    progress: bool | None = None
     xdg_cache_home: Path | None = None
 
 
@@ -73,8 +77,19 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         memory_limit=source.get("GETT_MEMORY_LIMIT", "").strip() or None,
         nvrtc=_path(source, "GETT_NVRTC"),
         precision=source.get("GETT_PRECISION", "").strip() or None,
+        progress=_flag(source, "GETT_PROGRESS") if source.get("GETT_PROGRESS", "").strip() else None,
         xdg_cache_home=xdg if xdg.is_absolute() else None,
     )
+
+
+def shows_progress() -> bool:
+    """Whether work that nobody asked to see progress of shows it: as `GETT_PROGRESS` says, else on a terminal.
+
+    Raises:
+        OptionError: A variable has a value that it does not take.
+    """
+    asked = read_environment().progress
+    return on_terminal() if asked is None else asked
 
 
 def has_home() -> bool:

@@ -1,4 +1,4 @@
-"""The command line: `python -m gett run | explain | demo | cache`.
+"""The command line: `python -m gett run | explain | precompile | demo | cache`.
 
 Owns the arguments. The commands live in the modules beside it, and so do the exit codes (`exits.py`).
 """
@@ -63,6 +63,13 @@ def _dispatch(arguments: Sequence[str]) -> int:
         from gett.cli.demo import run_demo
 
         return run_demo(options.device)
+    if options.command == "precompile":
+        from gett.cli.precompile import run_precompile
+
+        return run_precompile(
+            options.file, options.arch, precision=options.precision, workspace_limit=options.workspace_limit,
+            memory_limit=options.memory_limit, processes=options.processes,
+        )  # fmt: skip
     from gett.cli.problem import parse_problem
 
     problem = parse_problem(options.subscripts, options.extents, options.dtype)
@@ -84,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="plan, run on random data, verify, and time beside the rivals installed")
     explain = commands.add_parser("explain", help="plan only, for any architecture; needs no GPU")
+    ahead = commands.add_parser("precompile", help="compile the kernels of a file of contractions; needs no GPU")
     demo = commands.add_parser("demo", help="three real contractions on whatever this machine has")
     cache = commands.add_parser("cache", help="show the caches of kernels and schedules on disk; --clear empties them")
     cache.add_argument("--clear", action="store_true", help="remove every compiled kernel and remembered schedule")
@@ -91,11 +99,19 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("subscripts", help='einsum subscripts, e.g. "amji,cbkm->kjicba"')
         command.add_argument("--extents", required=True, metavar="a=24,b=20,...", help=EXTENTS_HELP)
         command.add_argument("--dtype", default="float32", help="of all operands (default: float32)")
+    for command in (run, explain, ahead):
         command.add_argument(
             "--precision",
             default=None,
             help="how products are formed: ieee, for float32 also bf16x6 (default), fp16x3, bf16x3 or tf32",
         )
+    ahead.add_argument(
+        "file", help='JSON: {"name": {"eq": "ab,bc->ac", "shapes": [[9, 8], [8, 7]], "dtype": "float32"}}'
+    )
+    ahead.add_argument("--arch", default=None, help="sm_90a, h100, a100, ... (default: this machine's GPU)")
+    ahead.add_argument("--workspace-limit", default=None, metavar="SIZE", help="as workspace_limit= of gett.plan")
+    ahead.add_argument("--memory-limit", default=None, metavar="SIZE", help="as memory_limit= of gett.plan")
+    ahead.add_argument("--processes", type=_positive, default=None, help="kernels at one time (default: processors)")
     for command in (run, demo):
         command.add_argument("--device", choices=("cpu", "gpu"), help="default: the GPU where there is one")
     run.add_argument("--devices", type=device_numbers, metavar="0,1,...", help="GPUs that share it (default: one)")

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 
 from gett.console.formatting import count, format_quantity, format_seconds
-from gett.console.progress import on_terminal, progress
+from gett.console.progress import progress
+from gett.env import shows_progress
 from gett.slices.distributed_plan import Job
 from gett.slices.sums import Node
 
@@ -29,7 +30,7 @@ class Report:
         """Nothing yet; `shown` is whether there is a progress bar, by default on a terminal."""
         self.slices: Counter[str] = Counter()
         self.resumed, self.seconds = 0, 0.0
-        self._shown = on_terminal() if shown is None else shown
+        self._shown = shows_progress() if shown is None else shown
         self._stack = ExitStack()
         self._flops = 0
 

@@ -106,9 +106,13 @@ def _pathfinder() -> ModuleType | None:
 def _header_fingerprint(include: Path | None) -> str:
     if include is None:
         return "-"
-    # Half a megabyte need not be read for each process: a file of other contents has another size or time.
-    stats = [(include / name).stat() for name in _HEADERS if (include / name).is_file()]
-    return ",".join(f"{stat.st_size}:{stat.st_mtime_ns}" for stat in stats)
+    # Contents, since times differ among machines, which may share a cache. It takes 1.5 ms of a process.
+    contents = hashlib.blake2b(digest_size=16)
+    for name in _HEADERS:
+        if (include / name).is_file():
+            data = (include / name).read_bytes()
+            contents.update(b"%d|" % len(data) + data)
+    return contents.hexdigest()
 
 
 def _version(path: Path, stem: str) -> tuple[int, ...]:

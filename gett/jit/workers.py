@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import Any, TypeVar
 
 from gett.console.progress import Step
@@ -184,6 +184,7 @@ def side_by_side(
     tasks: Sequence[_Task],
     step: Step,
     size: Callable[[_Task], float] | None = None,
+    most: int | None = None,
 ) -> list[_Made]:
     """What is made of each task, in their order, on all processors.
 
@@ -194,14 +195,14 @@ def side_by_side(
             the others. What it gives back compiles the rest in a thread of its own, by the compiler that it is given;
             None stands for this process.
         tasks: Its arguments.
-        step: Told of each that is done.
+        step: Told of each that is done, in the order in which they are.
         size: Of a task; the largest begin, so that none is left for the end. Default: the first begin.
+        most: Compilers at one time; default: one for each processor.
     """
     if len(tasks) == 1:
         return [begin(tasks[0])(None)]
-    count = max(1, min(len(tasks), os.cpu_count() or 1))
+    count = max(1, min(len(tasks), most or os.cpu_count() or 1))
     order = sorted(range(len(tasks)), key=lambda i: 0.0 if size is None else -size(tasks[i]))
-    made: list[_Made] = []
     pool = ThreadPoolExecutor(count)
     turn = sys.getswitchinterval()
     with workers(count) if len(tasks) >= WORTH and count > 1 else contextlib.nullcontext() as processes:
@@ -210,16 +211,20 @@ def side_by_side(
             kernel_headers()
         try:
             sys.setswitchinterval(min(turn, TURN))
-            under_way: list[Future[_Made]] = []
+            under_way: dict[Future[_Made], int] = {}
+            found: dict[int, _Made] = {}
+
+            def take(future: Future[_Made]) -> None:
+                found[under_way.pop(future)] = future.result()
+                step("")
+
             for i in order:
                 make = begin(tasks[i])
-                under_way.append(pool.submit(make, None if processes is None else processes.compile))
-                while len(made) < len(under_way) and under_way[len(made)].done():
-                    made.append(under_way[len(made)].result())
-                    step("")
-            for future in under_way[len(made) :]:
-                made.append(future.result())
-                step("")
+                under_way[pool.submit(make, None if processes is None else processes.compile)] = i
+                for future in [x for x in under_way if x.done()]:
+                    take(future)
+            for future in as_completed([*under_way]):
+                take(future)
         except BaseException:
             if processes is not None:
                 processes.close()  # an interrupt does not wait for what they compile
@@ -227,5 +232,4 @@ def side_by_side(
         finally:
             sys.setswitchinterval(max(turn, sys.getswitchinterval()))
             pool.shutdown(cancel_futures=True)
-    found = dict(zip(order, made, strict=True))
     return [found[i] for i in range(len(tasks))]

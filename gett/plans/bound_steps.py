@@ -268,6 +268,20 @@ class BoundSteps:
             if replay is not None:
                 replay.forget()
 
+    @property
+    def settled(self) -> bool:
+        """Whether `steps` have the schedules that run, as far as these are known before a call."""
+        return self._settled
+
+    @property
+    def workspace_limit(self) -> int:
+        """Most bytes of workspace that a call may take."""
+        return self._request.workspace_limit
+
+    def settle_as(self, steps: tuple[Step, ...]) -> None:
+        """Steps with the schedules of kernels that were compiled stand for those of the plan."""
+        self.steps, self._settled = steps, True
+
     def _bind_to(self, device: int) -> tuple[Executable, ...]:
         request = self._request
         steps = bind_steps(self.steps, self.arch, request.optimize == AUTOTUNE, request.workspace_limit)

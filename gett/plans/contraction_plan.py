@@ -35,7 +35,7 @@ from gett.network.request import PlanRequest
 from gett.network.steps import Step
 from gett.plans.call import NO_ARGUMENTS, NO_DERIVATIVES, Call, finished, make_call
 from gett.plans.checks import any_complex, check_factors, check_fits, check_out, check_planned, resolve_addend
-from gett.plans.executables import compile_steps
+from gett.plans.compiling import compile_parts, settle_parts
 from gett.plans.plan_figures import PlanFigures
 
 if TYPE_CHECKING:
@@ -233,10 +233,14 @@ class ContractionPlan(PlanFigures):
             >>> plan.compile() is plan
             True
         """
-        if not self._settled:
-            self.steps = compile_steps(self.steps, self.arch, self._request.workspace_limit)
-            self._settled = True
+        parts = [x for x in self.parts if not x.settled]
+        settle_parts(parts, compile_parts(parts))
         return self
+
+    @property
+    def parts(self) -> tuple[ContractionPlan, ...]:
+        """The plans that a call runs, whose kernels it needs: this one, where nothing is sliced."""
+        return (self,)
 
     def settle(self) -> ContractionPlan:
         """`compile` where this machine has a compiler that knows the architecture; else the first choices stand."""

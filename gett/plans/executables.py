@@ -1,4 +1,4 @@
-"""Schedules and executables of a plan's steps: the model's choice, what compiles well, what was measured, or NumPy.
+"""Schedules and executables of a plan's steps: the model's choice, what was measured, or NumPy.
 
 Owns which of these a step gets, and that cached plans are dropped when the choice changes. Knows `Step`s and no arrays.
 The runtime, the tuner and the NumPy executor are imported when a step first needs them.
@@ -6,11 +6,12 @@ The runtime, the tuner and the NumPy executor are imported when a step first nee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gett.console.progress import on_terminal, progress
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan
 from gett.network.steps import Executable, Step
@@ -18,6 +19,7 @@ from gett.network.together import LEAST, made_together
 from gett.plans.plan_cache import plan_cache
 
 if TYPE_CHECKING:
+    from gett.schedule.spec.grouped import GroupedSchedule
     from gett.schedule.spec.schedule import Schedule
 
 
@@ -27,30 +29,6 @@ def choose_schedules(steps: Sequence[Step], arch: str, limit: int = WORKSPACE_LI
 
     facts = limited_facts(arch, limit)
     return _with_schedules(steps, lambda gemms: [select_schedule(gemm, arch, facts) for gemm in gemms])
-
-
-def compile_steps(steps: Sequence[Step], arch: str, limit: int = WORKSPACE_LIMIT) -> tuple[Step, ...]:
-    """Steps with the schedules whose kernels compile well, for a GPU that this machine need not have.
-
-    Raises:
-        MissingPackageError: The compiler is not installed.
-        ScheduleError, CompileError: No kernel can be made.
-    """
-    from gett.jit.workers import side_by_side
-    from gett.runtime.compiling import begin_best
-    from gett.runtime.grouped import compile_grouped
-
-    facts = limited_facts(arch, limit)
-
-    for schedule in {s.together.schedule for s in steps if s.together is not None}:
-        compile_grouped(schedule)
-
-    def compiled(gemms: Sequence[GemmPlan]) -> list[Schedule]:
-        with progress(len(gemms), "compiling kernels", on_terminal()) as step:
-            made = side_by_side(lambda x: begin_best(x, arch, facts), gemms, step, lambda x: x.flops)
-        return [kernel.schedule for kernel in made]
-
-    return _with_schedules(steps, compiled)
 
 
 def limited_facts(arch: str, limit: int) -> ArchFacts:
@@ -85,9 +63,8 @@ def with_launches(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
     launches = nearest(arch_facts(arch)).launches
 
     def share(count: int) -> Forecast:
-        return Forecast(
-            (launches.launch_us + launches.fill_us) / count, "launches", f"one of {count} small steps of a launch"
-        )
+        us = (launches.launch_us + launches.fill_us) / count
+        return Forecast(us, "launches", f"one of {count} small steps of a launch")
 
     own = [None if s.output == last else kernels[s.gemm.signature] for s in steps]
     return made_together(steps, own, MOST_LISTED, share)
@@ -103,7 +80,8 @@ def bind_steps(steps: Sequence[Step], arch: str, tuned: bool, limit: int = WORKS
         limit: Most bytes of workspace that a call may take.
     """
     alone = [s for s in steps if s.together is None]
-    made = _build_executables([s.gemm for s in alone], arch, tuned, limit)
+    with together_beside(s.together.schedule for s in steps if s.together is not None):
+        made = _build_executables([s.gemm for s in alone], arch, tuned, limit)
     bound, own, together = [], iter(made), _build_together(steps)
     for step in steps:
         if step.together is not None:
@@ -132,6 +110,19 @@ def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool, limit:
     from gett.tune.recall import build_all
 
     return [*build_all(gemms, arch, limit)]
+
+
+@contextmanager
+def together_beside(schedules: Iterable[GroupedSchedule]) -> Iterator[dict[GroupedSchedule, Future[Any]]]:
+    """Kernels that make steps together are compiled in a thread meanwhile; `compile_grouped` then has them."""
+    distinct = dict.fromkeys(schedules)
+    if not distinct:
+        yield {}
+        return
+    from gett.runtime.grouped import compile_grouped
+
+    with ThreadPoolExecutor(1) as pool:
+        yield {schedule: pool.submit(compile_grouped, schedule) for schedule in distinct}
 
 
 def _build_together(steps: Sequence[Step]) -> dict[int, Any]:

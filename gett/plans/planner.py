@@ -6,6 +6,7 @@ Owns the sequence of the passes; each pass lives in its own module. Knows no use
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gett.console.formatting import count
+from gett.console.formatting import count, format_seconds
 from gett.errors import EpilogueError
 from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type, is_complex
@@ -70,6 +71,7 @@ def make_plan(request: PlanRequest, replan: Callable[..., ContractionPlan]) -> C
         SubscriptsError, ShapeError, DTypeError, OutputError, PrecisionError, OptionError: The request is at fault.
         ScheduleError, CompileError: No kernel can be made for it.
     """
+    start = time.perf_counter()
     subscripts, extents, dtype = resolve(request)
     precision = _precision(request, dtype)
     order = choose_order(request.order, request.operands)
@@ -103,7 +105,8 @@ def make_plan(request: PlanRequest, replan: Callable[..., ContractionPlan]) -> C
         tensors = varying if len(path) > 1 else sources
         whole = _contractions(path, tensors, (dtype, wide, short), factors, facts, intermediate, build, build_last)
         steps = _make_steps(whole, len(sources), request.arch, wide)
-        _log.info("planned %s for %s in %s", subscripts, request.arch, count(len(steps), "step"))
+        took = format_seconds(time.perf_counter() - start)
+        _log.info("planned %s for %s in %s, %s", subscripts, request.arch, count(len(steps), "step"), took)
         if request.arch != "cpu" and _may_be_together(request, factors.dtypes):
             steps = with_launches(steps, request.arch)
         if request.device is not None:

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, TypeVar
 
+from gett.codegen.records import Kernel
 from gett.codegen.render import render_kernel
 from gett.console.formatting import format_seconds
 from gett.errors import PoorKernelError, SpillError
@@ -31,6 +32,9 @@ from gett.schedule.spec.mainloop import StreamMap, StreamMatrix, StreamSum, Wgmm
 from gett.schedule.spec.schedule import Schedule
 
 ATTEMPTS = 8  # candidates that may compile badly before the first one runs all the same
+# Kernels that are compiled beside one that may spill, and the processors from which that pays. Of first candidates one
+# in twenty spills; on two processors the others would take half of its time more.
+BESIDE, ENOUGH = 2, 4
 
 _log = logging.getLogger("gett")
 _Made = TypeVar("_Made")
@@ -64,7 +68,22 @@ def compile_schedule(
     """
     check_schedule(schedule, plan, facts or arch_facts(schedule.arch))
     kernel = render_kernel(plan, schedule)
-    seconds: list[float] = []  # of the compiler; none where the cache has the kernel
+    cubin, seconds = compile_timed(kernel, allow_spills=allow_spills, compiler=compiler, sparing=sparing)
+    found = ("found", "in the cache")
+    done, how = found if seconds is None else ("compiled", f"in {format_seconds(seconds)}")
+    tile = " x ".join(map(str, schedule.tiling.shape))
+    _log.info("%s %s for %s %s: %s, tile %s", done, plan.contraction, kernel.arch, how, schedule.kind, tile)
+    return CompiledKernel(schedule, kernel, cubin, allow_spills, compile_s=seconds)
+
+
+def compile_timed(
+    kernel: Kernel, *, allow_spills: bool = False, compiler: Compiler | None = None, sparing: bool | None = None
+) -> tuple[bytes, float | None]:
+    """A kernel's cubin, and the seconds that the compiler took; None where the cache has the kernel.
+
+    Arguments and errors are those of `gett.jit.compile.compile_kernel`.
+    """
+    seconds: list[float] = []
 
     def compile_now(*arguments: Any, **options: Any) -> CompileResult:
         start = time.perf_counter()
@@ -74,10 +93,7 @@ def compile_schedule(
             seconds.append(time.perf_counter() - start)
 
     cubin = compile_kernel(kernel.source, kernel.arch, allow_spills=allow_spills, compiler=compile_now, sparing=sparing)
-    done, how = ("compiled", f"in {format_seconds(seconds[0])}") if seconds else ("found", "in the cache")
-    tile = " x ".join(map(str, schedule.tiling.shape))
-    _log.info("%s %s for %s %s: %s, tile %s", done, plan.contraction, kernel.arch, how, schedule.kind, tile)
-    return CompiledKernel(schedule, kernel, cubin, allow_spills)
+    return cubin, seconds[0] if seconds else None
 
 
 def compile_best(
@@ -85,14 +101,15 @@ def compile_best(
 ) -> CompiledKernel:
     """The kernel of the most promising schedule that compiles well.
 
-    Where one needs more registers than there are, those of the same kind that need as many are not tried.
+    Where one needs more registers than there are, those of the same kind that need as many are not tried. Others of its
+    main loop and tile shape come last.
 
     Args:
         plan: What to compute.
         arch: Such as `"sm_90a"`.
         facts: Of the GPU at hand; the architecture's nominal ones by default.
-        compiler: What compiles a text. Default: this process, while others, where there are more processors, compile
-            what may be needed next.
+        compiler: What compiles a text. Default: this process, while others, where there are `ENOUGH` processors,
+            compile what may be needed next.
 
     Raises:
         ScheduleError: No schedule meets the hard limits.
@@ -133,7 +150,7 @@ def _compile_first(
     with _Meanwhile(plan, facts, compiler) as meanwhile:
         for _ in range(min(ATTEMPTS, len(choices))):
             choice, *waiting = waiting
-            others = [x for x in waiting if not _spills_like(x, choice)]
+            others = _after_spill(choice, waiting)
             made = meanwhile.compile(choice, others[:1])
             if isinstance(made, SpillError):
                 waiting = others
@@ -160,12 +177,12 @@ class _Meanwhile:
         plan: What to compute.
         facts: Of the GPU at hand.
         compiler: What compiles a text; only once a candidate has failed does it compile two at a time. Without it this
-            process compiles, and others, where there are more processors, from the start.
+            process compiles, and others, where there are `ENOUGH` processors, from the start.
     """
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts | None, compiler: Compiler | None) -> None:
         self._plan, self._facts, self._compiler = plan, facts, compiler
-        self._processes = min((os.cpu_count() or 1) - 1, 2) if compiler is None else 0
+        self._processes = BESIDE if compiler is None and (os.cpu_count() or 1) >= ENOUGH else 0
         self._stack = ExitStack()
         self._begun: dict[Schedule, Future[_Attempt]] = {}
         self._sparing: dict[Schedule, Future[CompileResult]] = {}
@@ -221,6 +238,15 @@ def may_spill(choice: Schedule) -> bool:
     These are also the kernels that it takes longest for.
     """
     return isinstance(choice.mainloop, WgmmaSplit)
+
+
+def _after_spill(choice: Schedule, waiting: Sequence[Schedule]) -> list[Schedule]:
+    """What is tried once a schedule has spilled: nothing that needs as many registers for the same things.
+
+    Tiles of the same shape in the same main loop come last: loaders and stores are the smaller part of their registers.
+    """
+    others = [x for x in waiting if not _spills_like(x, choice)]
+    return sorted(others, key=lambda x: (x.kind, x.tiling.shape) == (choice.kind, choice.tiling.shape))
 
 
 def _spills_like(choice: Schedule, other: Schedule) -> bool:

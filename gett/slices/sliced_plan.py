@@ -163,17 +163,27 @@ class SlicedPlan(ContractionPlan):
         for x in self._work.once:
             most = max(most, held + x.plan.peak_bytes)
             held += x.plan.result.d.nbytes
-        sums = self._spec_of_sums
+        sums, parts = self._spec_of_sums, [x.peak_bytes for x in self._slice_plans()]
+        held += self._result_bytes + (sums.nbytes if self._kept_apart else 0)
+        return max(most, held + max(parts))
+
+    def _slice_plans(self) -> list[ContractionPlan]:
+        """The plans of slices, and of what is done with their sums as far as the request tells."""
         adds = (False, True) if any(m not in self._network.output for m in self.lengths) else (False,)
-        parts = [self._work.part(x, self._sums_of(x), add=add).peak_bytes for x in self._some_lengths() for add in adds]
+        made = [self._work.part(x, self._sums_of(x), add=add) for x in self._some_lengths() for add in adds]
         request = self._request
         if request.c is not None or request.epilogue is not None:
             place = {m: slice(0, n) for m, n in self.lengths.items()}
             c = None if request.c is None else part_spec(request.c, self._last_axes(len(request.c.shape)), place)
             extras = [part_spec(request.epilogue_args[x.argument], axes, place) for x, axes in self._extras()]
-            parts.append(self._finish(sums, c, extras).peak_bytes)
-        held += self._result_bytes + (sums.nbytes if self._kept_apart else 0)
-        return max(most, held + max(parts))
+            made.append(self._finish(self._spec_of_sums, c, extras))
+        return made
+
+    @property
+    def parts(self) -> tuple[ContractionPlan, ...]:
+        """What runs once, slices of all extents, and what is done with their sums."""
+        adding = self._work.part(self.lengths, self._spec_of_sums, add=True)  # where `out` holds what is added
+        return (*(x.plan for x in self._work.once), *self._slice_plans(), adding)
 
     @property
     def step_bytes(self) -> tuple[int, ...]:
@@ -187,11 +197,8 @@ class SlicedPlan(ContractionPlan):
         return (*found, *(held + n for n in self._first.step_bytes))
 
     def compile(self) -> SlicedPlan:
-        """Compile the kernels of what runs once and of a slice."""
-        for x in self._work.once:
-            x.plan.compile()
-        self._first.compile()
-        self._work.part(self.lengths, self._spec_of_sums, add=True).compile()
+        """Compile the kernels of what runs once, of slices, and of what is done with their sums."""
+        super().compile()
         self._show_steps()
         return self
 

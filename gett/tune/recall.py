@@ -7,19 +7,22 @@ kernel has compiled well. Knows nothing of measuring.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gett.console.progress import on_terminal, progress
+from gett.console.formatting import count, format_seconds
+from gett.console.progress import progress
+from gett.env import shows_progress
 from gett.errors import GettError
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan
 from gett.jit.diskcache import kernel_cache
 from gett.runtime.build import check_arch, load_executable
-from gett.runtime.compiled import CompiledKernel
-from gett.runtime.device import device_facts
+from gett.runtime.compiled import CompiledKernel, log_compiled
+from gett.runtime.device import DeviceFacts, device_facts
 from gett.runtime.executable import GpuExecutable
 from gett.schedule.legality import can_implement
 from gett.tune.store import Entry, plan_key, schedule_store
@@ -79,7 +82,11 @@ def build_all(plans: Sequence[GemmPlan], arch: str | None = None, limit: int = W
     if missing:
         compiled |= zip(missing, _compile(missing.values(), arch, facts.planning if known else nominal), strict=True)
     found = [compiled[plan.signature] for plan in plans]
-    return [load_executable(plan, made) for plan, made in zip(plans, found, strict=True) if made is not None]
+    start = time.perf_counter()
+    loaded = [load_executable(plan, made) for plan, made in zip(plans, found, strict=True) if made is not None]
+    if len(compiled) > 1:
+        _log.info("loaded %s in %s", count(len(compiled), "kernel"), format_seconds(time.perf_counter() - start))
+    return loaded
 
 
 def _compile(
@@ -87,25 +94,45 @@ def _compile(
 ) -> list[CompiledKernel]:
     """The kernels of what the store lacks, or has no cubin of: of each a plan, its key, and what the store has."""
     from gett.jit.workers import side_by_side
+
+    start = time.perf_counter()
+    with progress(len(tasks), "compiling kernels", shows_progress()) as step:
+        made = side_by_side(lambda task: _begin(*task, arch, facts), [*tasks], step, lambda task: task[0].flops)
+    if len(made) > 1:
+        log_compiled(made, time.perf_counter() - start)
+    return made
+
+
+def _begin(
+    plan: GemmPlan, key: bytes | None, entry: Entry | None, arch: str, facts: ArchFacts
+) -> Callable[[Compiler | None], CompiledKernel]:
+    """Search what the store lacks; what is given back compiles and remembers it."""
     from gett.runtime.compiling import begin_best
 
-    def begin(task: tuple[GemmPlan, bytes | None, Entry | None]) -> Callable[[Compiler | None], CompiledKernel]:
-        plan, key, entry = task
-        search = partial(begin_best, plan, arch, facts)
-        begun = search() if entry is None else None
+    search = partial(begin_best, plan, arch, facts)
+    begun = search() if entry is None else None
 
-        def make(compiler: Compiler | None) -> CompiledKernel:
-            made = None if entry is None else _recompiled(entry)
-            if made is None:
-                made = (begun or search())(compiler)
-                if key is not None:
-                    remember(key, made)
-            return made
+    def make(compiler: Compiler | None) -> CompiledKernel:
+        made = None if entry is None else _recompiled(entry, compiler)
+        if made is None:
+            made = (begun or search())(compiler)
+            if key is not None:
+                remember(key, made)
+        return made
 
-        return make
+    return make
 
-    with progress(len(tasks), "compiling kernels", on_terminal()) as step:
-        return side_by_side(begin, [*tasks], step, lambda task: task[0].flops)
+
+def begin_remembered(plan: GemmPlan, facts: DeviceFacts) -> Callable[[Compiler | None], CompiledKernel]:
+    """Look a plan up for a GPU, or search it; what is given back compiles what is missing, and remembers it.
+
+    Raises:
+        ScheduleError: No schedule meets the hard limits.
+    """
+    key = plan_key(plan, facts)
+    entry = _legal(plan, None if key is None else schedule_store().find(key), facts.planning)
+    loaded = None if entry is None else _loaded(plan, entry)
+    return _begin(plan, key, entry, facts.arch, facts.planning) if loaded is None else lambda compiler: loaded
 
 
 def remember(key: bytes, compiled: CompiledKernel) -> None:
@@ -135,15 +162,15 @@ def _loaded(plan: GemmPlan, entry: Entry) -> CompiledKernel | None:
     return CompiledKernel(entry.schedule, entry.kernel, cubin, measured=_measured(entry))
 
 
-def _recompiled(entry: Entry) -> CompiledKernel | None:
+def _recompiled(entry: Entry, compiler: Compiler | None = None) -> CompiledKernel | None:
     """An entry whose cubin is lost, compiled again from its text; None where that does not compile any more."""
-    from gett.jit.compile import compile_kernel
+    from gett.runtime.compiling import compile_timed
 
     try:
-        cubin = compile_kernel(entry.kernel.source, entry.kernel.arch)
+        cubin, seconds = compile_timed(entry.kernel, compiler=compiler)
     except GettError:
         return None
-    return CompiledKernel(entry.schedule, entry.kernel, cubin, measured=_measured(entry))
+    return CompiledKernel(entry.schedule, entry.kernel, cubin, measured=_measured(entry), compile_s=seconds)
 
 
 def _measured(entry: Entry) -> tuple[float, int] | None:

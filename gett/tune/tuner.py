@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from gett.console.progress import Step, on_terminal, progress
+from gett.console.progress import Step, progress
+from gett.env import shows_progress
 from gett.errors import CompileError, GettError, ScheduleError, TuneWarning
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts
 from gett.ir.gemm import GemmPlan
@@ -204,13 +205,13 @@ def measure(clock: Clock, runs: Sequence[Run], repeat: int, step: Step) -> list[
 def tuned_executable(plan: GemmPlan, arch: str, limit: int = WORKSPACE_LIMIT) -> GpuExecutable:
     """The measured executable of a plan on the current device: from the store, else tuned now.
 
-    Progress is shown where stderr is a terminal. Raises what `tune` raises.
+    Progress is shown where stderr is a terminal, or as `GETT_PROGRESS` says. Raises what `tune` raises.
     """
     from gett.tune.recall import build_remembered
 
     found = build_remembered(plan, arch, limit, tuned_only=True)
     if found is None:
-        with progress(steps_of(CANDIDATES), "autotune", on_terminal()) as step:
+        with progress(steps_of(CANDIDATES), "autotune", shows_progress()) as step:
             found = tune(plan, step=step, limit=limit).executable
     if found is None:  # no kernel compiles well enough to be worth a measurement
         found = build_remembered(plan, arch, limit)

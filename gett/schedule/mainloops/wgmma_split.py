@@ -13,6 +13,7 @@ from gett.schedule.mainloops.kind import Constants, Fact, WgmmaText
 from gett.schedule.rules.gather import COPY_RULES, row_table_bytes
 from gett.schedule.rules.hopper import MAP_RULES
 from gett.schedule.rules.rule import Lowered, Reasons
+from gett.schedule.spec.epilogue import Store
 from gett.schedule.spec.hopper_needs import GRAIN, MOST_STAGES, leads, parts, planes, up
 from gett.schedule.spec.loader import CpAsyncTile, HopperLoader, Tma
 from gett.schedule.spec.mainloop import Hopper, WgmmaSplit
@@ -51,6 +52,22 @@ def widest_split(plan: GemmPlan, a: HopperLoader, b: HopperLoader, deep: int) ->
     # Complex fragments along K beside planes along N, two steps of each: registers do not suffice.
     crowded = parts(plan) > 1 and deep > 16 and (a.major, b.major) == ("k", "mn")
     return columns - 8 if crowded else columns
+
+
+def vectors_spill(plan: GemmPlan, a: HopperLoader, b: HopperLoader, shape: tuple[int, int, int], store: Store) -> bool:
+    """Whether threads that multiply complex numbers have no registers for a store of D in vectors.
+
+    All of eight kernels with the widest tile spilled, 52 to 88 bytes a thread, those that spare registers too. With 56
+    columns these did not. Where a tensor map brings one operand and threads the other, in k-tiles of two steps, tiles
+    of 40 columns spilled and those of 48 did not. Where D leaves in single elements neither does.
+    """
+    if parts(plan) == 1 or _planes(plan).scaled or store.map is not None or store.vector == 1:
+        return False
+    _, columns, deep = shape
+    copied = [x.by_warps for x in (a, b)]
+    if any(copied):
+        return not all(copied) and deep > 16 and columns > 32 and columns % 16 > 0
+    return columns * parts(plan) == SUMS_OF_A_ROW
 
 
 def least_row(load: Tma | CpAsyncTile, name: str, size: int) -> int:
@@ -100,6 +117,13 @@ def splitting(x: Lowered) -> Reasons:
     for o, source in zip(x.operands, (loop.a, loop.b), strict=True):
         if source.swizzle_bytes < least_row(source, o.name.lower(), x.size):
             yield f"rows of {source.swizzle_bytes} bytes of operand {o.name}"
+
+
+def vectors_of_sums(x: Lowered) -> Reasons:
+    """Who multiplies complex numbers has registers left for a store of D in vectors, unless slices are added."""
+    loop, shape, store = x.s.loop(WgmmaSplit), x.s.tiling.shape, x.s.epilogue.store
+    if x.s.split_k == 1 and vectors_spill(x.plan, loop.a, loop.b, shape, store):
+        yield f"vectors of {store.vector} of D beside {shape[1]} columns of complex sums, {shape[2]} deep"
 
 
 def k_order(x: Lowered) -> Reasons:
@@ -171,7 +195,7 @@ def products(plan: GemmPlan, s: Schedule) -> list[Fact]:
 
 WGMMA_SPLIT = hopper.HopperKind(
     words="wgmma of planes, A's in registers",
-    rules=hopper.hopper_rules(data_types, (*MAP_RULES, *COPY_RULES, splitting, k_order)),
+    rules=hopper.hopper_rules(data_types, (*MAP_RULES, *COPY_RULES, splitting, vectors_of_sums, k_order)),
     smem=smem,
     products=products,
     registers=registers,

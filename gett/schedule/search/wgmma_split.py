@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from gett.ir.gemm import A, B
 from gett.schedule.cost.hopper_units import SPLIT, SPLIT_COPIES
-from gett.schedule.mainloops.wgmma_split import SUMS_OF_A_ROW, TWO_LEADS, least_row, widest_split
+from gett.schedule.mainloops.wgmma_split import SUMS_OF_A_ROW, TWO_LEADS, least_row, vectors_spill, widest_split
 from gett.schedule.search import tried as records
 from gett.schedule.search.boxing import Weight, cut_group
 from gett.schedule.search.hopper import HopperSearch, Loader, Parts
@@ -73,6 +73,13 @@ class WgmmaSplitSearch(HopperSearch):
             return
         for count, least in self.tried.stages:
             yield from (WgmmaSplit(a, b, stages, count) for stages in range(MOST_STAGES, least - 1, -1))
+
+    def made(self, parts: Parts) -> Iterable[Schedule]:
+        """The schedule with as much under way as fits; none whose sums leave no registers for D."""
+        tile = parts.tile.shape
+        if parts.slices == 1 and vectors_spill(self.plan, parts.a, parts.b, tile, parts.epilogue.store):
+            return ()
+        return super().made(parts)
 
     def words(self, tile: WgmmaTile) -> str:
         """How many products there are, and what threads bring."""

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 import types
+from dataclasses import replace
 
 import pytest
 
@@ -21,6 +22,7 @@ from gett.jit.diskcache import kernel_cache
 from gett.runtime.compiled import CompiledKernel
 from gett.runtime.compiling import compile_best, compile_schedule
 from gett.schedule.search.select import candidates
+from gett.schedule.spec.epilogue import RowStore
 from gett.slices.finder import find_plan
 from tests.cpu.tuning import FACTS, GEMM, compile_by, request
 
@@ -157,6 +159,27 @@ def test_another_main_loop_is_tried_where_one_always_spills(attempts):
     assert tiles == sorted(set(tiles), reverse=True)  # each needs less than the one before
 
 
+def test_tiles_like_one_that_spilled_come_last():
+    """Though other loaders or stores make them another kernel."""
+    gemm = product()
+    first, *others = candidates(gemm, "sm_90a", every=False)
+    like = replace(first, epilogue=replace(first.epilogue, store=RowStore(1, first.epilogue.store.stage)))
+    other = next(x for x in others if not gett.runtime.compiling._spills_like(x, first) and x.tiling != first.tiling)
+    ordered = gett.runtime.compiling._after_spill(first, [like, other])
+    assert ordered == [other, like]
+    assert gett.runtime.compiling._after_spill(other, [like]) == [like]
+
+
+@pytest.mark.slow
+def test_complex_numbers_that_threads_copy_have_registers_for_vectors_of_d(own_cache, caplog):
+    """A step of an MPS of 60 sites, of which two kernels of 40 columns spilled before one did not."""
+    operands = ((256, 256, 2), "c8"), ((256, 5, 256), "c8")
+    (step,) = gett.plan("xkb,nyk->xnyb", *operands, arch="sm_90a").steps
+    with caplog.at_level(logging.DEBUG, "gett"):
+        assert not compile_best(step.gemm, "sm_90a").spills
+    assert "replaced candidate" not in caplog.text
+
+
 def test_what_is_poor_for_another_reason_rules_out_nothing(attempts):
     gemm = product()
     listed = candidates(gemm, "sm_90a")
@@ -184,7 +207,7 @@ def test_so_many_candidates_may_be_poor(most, found, attempts, monkeypatch):
 
 def test_both_are_compiled_side_by_side(attempts, monkeypatch):
     """Two compilers wait for each other here, so one after the other would never end."""
-    monkeypatch.setattr(gett.runtime.compiling.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(gett.runtime.compiling.os, "cpu_count", lambda: 4)
     gemm, together = product(), threading.Barrier(2, timeout=30)
     first = candidates(gemm, "sm_90a")[0]
 
@@ -246,6 +269,17 @@ def test_what_may_be_needed_is_compiled_while_a_kernel_is_that_may_spill(beside)
     assert beside.closed == 1
 
 
+@pytest.mark.parametrize("processors", [1, 3])
+def test_few_processors_compile_one_kernel_at_a_time(processors, beside, monkeypatch):
+    monkeypatch.setattr(gett.runtime.compiling.os, "cpu_count", lambda: processors)
+    gemm = product()
+    first, other = texts(gemm)
+    beside.poor = lambda text, sparing: text == first
+    assert compile_best(gemm, "sm_90a").kernel.source.text == other
+    assert beside.here == [(first, False), (first, True), (other, False)]
+    assert beside.there == []
+
+
 @pytest.mark.parametrize("sparing", [True, False])
 def test_what_was_compiled_meanwhile_is_taken(sparing, beside):
     """And nothing is compiled twice; the kernel that spares registers goes first."""
@@ -299,8 +333,8 @@ def test_one_of_the_first_two_candidates_of_many_modes_compiles_well(name, own_c
 
 
 @pytest.mark.slow
-def test_a_network_has_at_most_one_product_whose_first_candidate_is_replaced(own_cache, caplog):
-    """Of the circuit, the products in planes of the widest tiles: the others hold less, and compile well."""
+def test_a_network_has_no_product_whose_first_candidate_is_replaced(own_cache, caplog):
+    """Of the circuit, the products in planes of the widest tiles: the others hold less."""
     n = first_calls.tasks()["rqc5x5_d16"]
     operands = [(tuple(shape), n["dtype"]) for shape in n["shapes"]]
     plan = gett.plan(n["subscripts"], *operands, optimize=[tuple(p) for p in n["path"]], arch="sm_90a")
@@ -310,8 +344,8 @@ def test_a_network_has_at_most_one_product_whose_first_candidate_is_replaced(own
         for s in plan.steps
         if (s.schedule.kind, s.schedule.tiling.shape) == ("wgmma split", widest)
     }
-    assert len(split) >= 4
+    assert len(split) >= 3
     with caplog.at_level(logging.DEBUG, "gett"):
         for gemm in split.values():
             assert not compile_best(gemm, "sm_90a").spills
-    assert caplog.text.count("replaced candidate") <= 1
+    assert "replaced candidate" not in caplog.text

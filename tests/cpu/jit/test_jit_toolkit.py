@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -155,5 +156,20 @@ def test_fingerprints_tell_libraries_apart_and_places_not(tmp_path: Path, monkey
         library = tmp_path / folder / "libnvrtc.so.13"
         library.write_bytes(contents)
         monkeypatch.setenv("GETT_NVRTC", str(library))
+        prints.append(toolkit.find_toolkit().fingerprint)
+    assert prints[0] == prints[2] != prints[1]
+
+
+def test_fingerprints_tell_headers_apart_by_their_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache that was filled on another machine counts, where the same headers have other times."""
+    prints = []
+    for folder, contents in (("a", "one"), ("b", "two"), ("c", "one")):
+        for part in ("lib", "include"):
+            (tmp_path / folder / part).mkdir(parents=True)
+        (tmp_path / folder / "lib" / "libnvrtc.so.13").write_bytes(b"library")
+        header = tmp_path / folder / "include" / "cuda_fp16.h"
+        header.write_text(contents)
+        os.utime(header, (1000 + len(prints),) * 2)
+        monkeypatch.setenv("GETT_NVRTC", str(tmp_path / folder / "lib" / "libnvrtc.so.13"))
         prints.append(toolkit.find_toolkit().fingerprint)
     assert prints[0] == prints[2] != prints[1]

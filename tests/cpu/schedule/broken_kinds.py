@@ -87,6 +87,13 @@ def copied() -> Found:
     return best_schedules(both_roles(WgmmaSplitCopySearch, plan, FACTS), 1)[0], plan, FACTS
 
 
+def widest_complex() -> Found:
+    """Complex numbers in the widest tile, which leaves by tensor map."""
+    plan = make_gemm_plan(GEMM.contraction("complex64", precision="bf16x6"))
+    found = best_schedules(both_roles(WgmmaSplitSearch, plan, FACTS), 60)
+    return next(s for s in found if s.tiling.shape[1] == 64 and s.epilogue.store.tma), plan, FACTS
+
+
 def of_schedule(change: Callable[[Schedule], Schedule]) -> Change:
     return lambda found: (change(found[0]), *found[1:])
 
@@ -256,6 +263,9 @@ OWN: dict[type, dict[str, Callable[[], Found]]] = {
         "copying": lambda: (copied()[0], make_gemm_plan(ODD.contraction("float32", precision="fp16x3")), FACTS),
         "offsets": made(copied, backwards),
         "splitting": made(lambda: base(WgmmaSplit), of_schedule(lambda s: raster(s, cluster=(2, 1)))),
+        "vectors of sums": made(
+            widest_complex, of_schedule(lambda s: stored(s, VectorStore(2, s.epilogue.store.stage)))
+        ),
         "k order": made(copied, lambda found: deep(48, 48)(of_schedule(short_rows)(found))),
     },
     WgmmaTf32: {
