@@ -185,7 +185,7 @@ def _compile(
         [x for some in parts.values() for x in some], device, keep_going=True, shown=progress, processes=processes
     )
     for name, some in parts.items():
-        for error in (made[key] for x in some for key in keys_of(x)):
+        for error in (made.get(key) for x in some for key in keys_of(x)):
             if isinstance(error, MissingPackageError):
                 raise error
             if isinstance(error, GettError):

@@ -99,7 +99,7 @@ def _facts(plan: Plan, request: PlanRequest, facts: ArchFacts | None, make: Make
     if len(plan.steps) == 1:
         told = _contraction_facts(plan.steps[0], facts)
     else:
-        told = [("path", explain_path(request, plan.path))]
+        told = [("path", explain_path(plan.request, plan.path))]
     if plan.slices > 1:
         told.append(("slices", explain_slices(plan)))
     if plan.held_steps:
