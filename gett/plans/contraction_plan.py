@@ -37,6 +37,7 @@ from gett.plans.call import NO_ARGUMENTS, NO_DERIVATIVES, Call, finished, make_c
 from gett.plans.checks import any_complex, check_factors, check_fits, check_out, check_planned, resolve_addend
 from gett.plans.compiling import compile_parts, settle_parts
 from gett.plans.plan_figures import PlanFigures
+from gett.plans.seen import LEAST, Seen
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -58,7 +59,7 @@ class ContractionPlan(PlanFigures):
         dtype: dtype in which products are formed; the result's, unless `out` was given in another.
     """
 
-    __slots__ = ("_layouts", "_look_closer", "_read", "_real_factors", "_torch_parts", "path", "subscripts")
+    __slots__ = ("_layouts", "_look_closer", "_read", "_real_factors", "_seen", "_torch_parts", "path", "subscripts")
 
     def __init__(
         self,
@@ -95,6 +96,7 @@ class ContractionPlan(PlanFigures):
         last = steps[-1].gemm.contraction.dtype if steps else d.dtype.name
         self._real_factors = is_complex(d.dtype.name) and not is_complex(last)
         self._torch_parts: list[Any] | None = None
+        self._seen = Seen()
 
     @property
     def path_info(self) -> Any:
@@ -349,7 +351,10 @@ class ContractionPlan(PlanFigures):
         cupy = cupy_kind()
         array_type: Any = np.ndarray if home == CPU else None if cupy is None else cupy.type
         things: Sequence[Any] = operands if out is None else (*operands, out)
-        for x, (shape, strides, dtype, alignment) in zip(things, self._layouts, strict=False):
+        layouts, many = self._layouts, home != CPU and len(operands) >= LEAST
+        if many and self._seen.again(operands):
+            things, layouts = things[len(operands) :], layouts[-1:]
+        for x, (shape, strides, dtype, alignment) in zip(things, layouts, strict=False):
             if x.__class__ is not array_type:
                 return None if home == CPU else self._fits_tensors(things, home)
             if x.shape != shape or x.strides != strides or x.dtype != dtype:
@@ -358,6 +363,8 @@ class ContractionPlan(PlanFigures):
                 data = x.data
                 if data.device_id != home or ALIGNMENT[data.ptr % ALIGNMENT_LIMIT] < alignment:
                     return None
+        if many and layouts is self._layouts:
+            self._seen.note(operands)
         return NUMPY if home == CPU else cupy
 
     def _fits_tensors(self, tensors: Sequence[Any], device: int) -> ArrayKind | None:

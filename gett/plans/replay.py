@@ -165,7 +165,9 @@ class Replay:
         pointer = self._kind.pointer
         c, d, alpha, beta, extras = ending
         read = [pointer(extras[i]) for i in self._turns[-1].extras]
-        return (*map(pointer, operands), 0 if c is None else pointer(c), pointer(d), alpha, beta, *read)
+        # CuPy's addresses without a call for each.
+        own = [x.data.ptr for x in operands] if self._kind.launch is None else [*map(pointer, operands)]
+        return (*own, 0 if c is None else pointer(c), pointer(d), alpha, beta, *read)
 
     def _of(self, launch: int) -> Any:
         return self._executables[self._launches[launch][0]]

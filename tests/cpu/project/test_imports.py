@@ -61,7 +61,7 @@ INSIDE = {
     "gett.console": ["formatting", "progress"],
     "gett.explain": ["launches path schedule", "detail roofline", "advice network record", "plot summary"],
     "gett.plans": [
-        "checks places plan_cache precision",
+        "checks places plan_cache precision seen",
         "call executables replay",
         "bound_steps unsliced",
         "compiling recording plan_figures",
