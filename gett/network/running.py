@@ -131,7 +131,7 @@ def run_steps(
             addresses.append((*map(kind.pointer, inputs), 0, kind.pointer(rest[1])))
             if turns[n + 1].launch == turn.launch:  # the last turn is not made together with others
                 continue
-            executable.run_at(addresses, kind.stream())
+            executable.run_together(addresses, kind.stream())
             addresses = []
         else:
             run = executable if launch is None else partial(launch, executable)

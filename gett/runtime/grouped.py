@@ -69,12 +69,17 @@ class GroupedExecutable:
             for role, address in addresses.items():
                 for word in block.pointers[role]:
                     block.words[word] = address
-            for word in block.streams:
-                block.words[word] = stream
-            for call, entry in zip(block.calls, block.entries, strict=True):
+            self._launch_on(stream)
+
+    def _launch_on(self, stream: int) -> None:
+        """Launch with the arguments that are written; the lock is held."""
+        block = self._block
+        for word in block.streams:
+            block.words[word] = stream
+        for call, entry in zip(block.calls, block.entries, strict=True):
+            code = self._launch(*call)
+            if code == ERROR_INVALID_CONTEXT:  # a thread that had no context yet
+                self._driver.set_context(self._context)
                 code = self._launch(*call)
-                if code == ERROR_INVALID_CONTEXT:  # a thread that had no context yet
-                    self._driver.set_context(self._context)
-                    code = self._launch(*call)
-                if code:
-                    raise self._driver.error(code, "cuLaunchKernelEx", f"{entry}, GPU {self.device}")
+            if code:
+                raise self._driver.error(code, "cuLaunchKernelEx", f"{entry}, GPU {self.device}")

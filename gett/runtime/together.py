@@ -6,20 +6,15 @@ Owns the tables of their modes in the device's memory. Addresses of tensors are 
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gett.codegen.grouped import groups_of, listed_kernel, mode_tables
-from gett.codegen.records import Kernel
-from gett.errors import DeviceError
 from gett.ir.gemm import GemmPlan
 from gett.runtime.device import CupyHost, Host
-from gett.runtime.driver import ERROR_INVALID_CONTEXT, Driver, load_driver
+from gett.runtime.driver import Driver, load_driver
 from gett.runtime.executable import Addresses
-from gett.runtime.grouped import compile_grouped
-from gett.runtime.launch import ArgumentBlock
-from gett.runtime.modules import load_module
+from gett.runtime.grouped import GroupedExecutable, compile_grouped
 from gett.schedule.spec.grouped import GroupedSchedule
 
 
@@ -47,7 +42,7 @@ class Tables:
         host.synchronize()
 
 
-class TogetherExecutable:
+class TogetherExecutable(GroupedExecutable):
     """One launch of several steps. Calls are asynchronous and thread-safe.
 
     Attributes:
@@ -56,6 +51,8 @@ class TogetherExecutable:
         workspace_bytes: 0: it takes no memory.
         measured: None: it is not measured.
     """
+
+    __slots__ = ("_check_device", "_host", "_places", "_tables")
 
     workspace_bytes = 0
     measured = None
@@ -70,29 +67,18 @@ class TogetherExecutable:
         """
         source, cubin = compile_grouped(schedule)
         problems = [(tables.numbers[g.signature], (g.extent_l, g.extent_m, g.extent_n)) for g in gemms]
-        kernel: Kernel = listed_kernel(schedule, source, problems)
-        self.kernel, self._tables, self._host, self._driver = kernel, tables, host, driver
-        self.device = host.current_device()
+        super().__init__(listed_kernel(schedule, source, problems), cubin, host, driver)
+        self._tables, self._host = tables, host  # the tables live as long as this does
         self._check_device = host.device_count() > 1
-        self._context = driver.current_context()
-        if not self._context:
-            raise DeviceError(f"GPU {self.device} has no CUDA context")
-        self._module = load_module(driver, self.device, cubin)
-        self._module.users.add(self)
-        (launch,) = kernel.launches
-        block = self._block = ArgumentBlock(
-            driver, kernel, {launch.entry: self._module.function(launch.entry, launch.smem_bytes)}
-        )
+        block = self._block
         for role, address in (("layouts", tables.layouts), ("modes", tables.modes)):
             for word in block.pointers[role]:
                 block.words[word] = address
         # The words of each step's addresses, in the order in which a call has them: a, b, d.
         roles = ("bad" if g.swapped else "abd" for g in gemms)
-        self._words = tuple(tuple(block.pointers[f"{x}{i}"][0] for x in role) for i, role in enumerate(roles))
-        (self._call,) = block.calls
-        self._lock = threading.Lock()
+        self._places = tuple(tuple(block.pointers[f"{x}{i}"][0] for x in role) for i, role in enumerate(roles))
 
-    def run_at(self, addresses: Sequence[Addresses], stream: int) -> None:
+    def run_together(self, addresses: Sequence[Addresses], stream: int) -> None:
         """Launch with tensors at addresses: a, b, c and d of each step, of which c counts for nothing.
 
         Raises:
@@ -105,13 +91,8 @@ class TogetherExecutable:
 
     def _start(self, addresses: Sequence[Addresses], stream: int) -> None:
         with self._lock:
-            self._fill(addresses, stream)
-            code = self._driver.launch(*self._call)
-            if code == ERROR_INVALID_CONTEXT:  # a thread that had no context yet
-                self._driver.set_context(self._context)
-                code = self._driver.launch(*self._call)
-            if code:
-                raise self._driver.error(code, "cuLaunchKernelEx", f"{self._block.entries[0]}, GPU {self.device}")
+            self._fill(addresses)
+            self._launch_on(stream)
 
     def record(self, recorder: Any, addresses: Sequence[Addresses]) -> int:
         """Launch into a graph; how many launches that are, which is one.
@@ -120,26 +101,23 @@ class TogetherExecutable:
             DeviceError: The launch failed.
         """
         with self._lock:
-            self._fill(addresses, recorder.stream)
-            code = self._driver.launch(*self._call)
-            if code:
-                raise self._driver.error(code, "cuLaunchKernelEx", f"{self._block.entries[0]}, GPU {self.device}")
-            recorder.note(self._call)
+            self._fill(addresses)
+            self._launch_on(recorder.stream)
+            (call,) = self._block.calls
+            recorder.note(call)
         return 1
 
     def change(self, graph: Any, numbers: Sequence[int], addresses: Sequence[Addresses]) -> bool:
         """Give the launch of a `gett.runtime.graphs.LaunchGraph` other addresses; whether the driver took them."""
         with self._lock:
-            self._fill(addresses, 0)
+            self._fill(addresses)
             return not any(graph.change(number) for number in numbers)
 
-    def _fill(self, addresses: Sequence[Addresses], stream: int) -> None:
-        """Write the arguments; the lock is held."""
+    def _fill(self, addresses: Sequence[Addresses]) -> None:
+        """Write the addresses; the lock is held."""
         words = self._block.words
-        for places, (a, b, _, d) in zip(self._words, addresses, strict=True):
-            words[places[0]], words[places[1]], words[places[2]] = a, b, d
-        for word in self._block.streams:
-            words[word] = stream
+        for (first, second, result), (a, b, _, d) in zip(self._places, addresses, strict=True):
+            words[first], words[second], words[result] = a, b, d
 
 
 def build_together(

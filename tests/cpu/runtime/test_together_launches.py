@@ -74,7 +74,7 @@ def test_addresses_go_where_the_problem_is(gpu: Any) -> None:
     assert len(first) > 3
     assert {s.gemm.swapped for s in first} == {False, True}
     given = [(1000 * n + 1, 1000 * n + 2, 0, 1000 * n + 3) for n in range(1, len(first) + 1)]
-    made[1].run_at(given, 0x77)
+    made[1].run_together(given, 0x77)
     (seen,) = gpu.driver.launches
     assert (seen.stream, seen.grid) == (0x77, (len(first), 1, 1))  # a tile each
     for step, (a, b, _, d), found in zip(first, given, problems(seen), strict=False):
@@ -97,7 +97,7 @@ def test_steps_that_lie_alike_share_a_layout(gpu: Any) -> None:
     assert len(numbers) == len(layouts)
     for number, executable in made.items():
         own = [s for s in steps if s.together.number == number]
-        executable.run_at([(1, 2, 0, 3)] * len(own), 0)
+        executable.run_together([(1, 2, 0, 3)] * len(own), 0)
         seen = gpu.driver.launches[-1]
         assert np.frombuffer(seen.params[:16], np.uint64).tolist() == [at, at + layouts.nbytes]
         for step, found in zip(own, problems(seen), strict=False):
@@ -126,9 +126,9 @@ def test_errors_name_the_launch(gpu: Any) -> None:
     made, given = built(steps), [(1, 2, 0, 3)] * sum(s.together.number == 1 for s in steps)
     gpu.driver.codes = [1]
     with pytest.raises(DeviceError, match="gett_grouped"):
-        made[1].run_at(given, 0)
+        made[1].run_together(given, 0)
     gpu.driver.codes = [201]  # a thread without a context
-    made[1].run_at(given, 0)
+    made[1].run_together(given, 0)
     assert gpu.driver.contexts == [0xC0]
     gpu.driver.codes = [2]
     with pytest.raises(gett.GettError, match="bytes of tables"):
@@ -140,7 +140,7 @@ def test_calls_on_another_device_switch_to_theirs(gpu: Any) -> None:
     steps = steps_of()
     made = built(steps)[1]
     gpu.host.device = 1
-    made.run_at([(1, 2, 0, 3)] * sum(s.together.number == 1 for s in steps), 0)
+    made.run_together([(1, 2, 0, 3)] * sum(s.together.number == 1 for s in steps), 0)
     assert gpu.host.switches == [0]
 
 
@@ -160,7 +160,7 @@ class Together:
     def __init__(self, steps: Any, arrays: dict[int, Any]) -> None:
         self.steps, self.arrays, self.calls = steps, arrays, 0
 
-    def run_at(self, addresses: Any, stream: int) -> None:
+    def run_together(self, addresses: Any, stream: int) -> None:
         assert (stream, len(addresses)) == (5, len(self.steps))
         self.calls += 1
         for step, (a, b, c, d) in zip(self.steps, addresses, strict=True):
