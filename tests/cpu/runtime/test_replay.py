@@ -176,6 +176,55 @@ def test_intermediates_are_read_where_they_were_written(gpu: Any) -> None:
         assert made[2 * n][2][0][3] == made[2 * n + 2][2][0][0]
 
 
+class Together:
+    """One launch of several steps."""
+
+    workspace_bytes = 0
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def record(self, recorder: Any, addresses: Any) -> int:
+        recorder.made.append((self.number, 0, addresses))
+        return 1
+
+    def change(self, graph: Any, numbers: Any, addresses: Any) -> bool:
+        graph.changed.append(self.number)
+        (n,) = numbers
+        graph.made[n] = (self.number, 0, addresses)
+        return True
+
+
+def test_steps_that_are_made_together_are_one_launch_of_a_graph(gpu: Any) -> None:
+    spec = "ab,bc,cd,de,ef,fg,gh,hi,ij,jk,kl,lm->am"
+    steps = gett.plan(spec, *[((4, 4), "float64")] * 12, arch="sm_90a").steps
+    turns = turns_of(steps, [None] * 12)
+    launches = [t.launch for t in turns]
+    made: dict[int, Any] = {}
+    executables = [made.setdefault(t.launch, Together(t.launch) if t.together else Executable(t.launch)) for t in turns]
+    replay = Replay(Kind(), 0, turns, executables, 12)
+    given = [*range(1, 13)]
+    assert call(replay, given)
+    graph = gpu.graphs[0]
+    assert [number for number, _, _ in graph.made] == [*range(max(launches)), max(launches), max(launches)]
+    assert len(graph.made) < len(turns)
+    for number, _, addresses in graph.made[:-2]:
+        own = [t for t in turns if t.launch == number]
+        assert len(addresses) == len(own)
+        for turn, (a, b, c, _) in zip(own, addresses, strict=True):
+            assert c == 0
+            assert (a < 13, b < 13) == (turn.first < 12, turn.second is not None and turn.second < 12)
+        written = {d for *_, d in addresses}
+        read = {x for a, b, *_ in addresses for x in (a, b)}
+        assert len(written) == len(own)
+        assert not written & read  # what steps of a launch read stays until all are done
+    moved = [*given[:5], 77, *given[6:]]
+    assert call(replay, moved)
+    reads = {t.launch for t in turns if 5 in (t.first, t.second)}
+    assert graph.changed == [*reads]
+    assert any(77 in (a, b) for number, _, addresses in graph.made if number in reads for a, b, *_ in addresses)
+
+
 def test_steps_are_launched_one_by_one_where_a_graph_may_not_be(gpu: Any) -> None:
     replay = Replay(Kind(), 0, chain(3), [Executable(n) for n in range(3)], 4)
     gpu.capturing = True
