@@ -43,6 +43,15 @@ def test_steps_come_behind_what_they_read() -> None:
         assert len({s.output for s in steps}) == len(steps)
 
 
+def test_a_step_that_sums_nothing_has_its_own_launch_where_none_is_beside_it() -> None:
+    spec = "ab,bc,cd,de,ef,fg,gh,hi,ij,jk,z,zq->akq"
+    path = [(0, 1), *[(0, n) for n in range(10, 0, -1)]]  # from left to right
+    steps = planned(spec, [(4,) * len(term) for term in spec.split("->")[0].split(",")], optimize=path).steps
+    assert [s.gemm.extent_k for s in steps] == [4] * 9 + [1, 4]
+    assert [s.together is None for s in steps] == [False] * 9 + [True, True]
+    assert steps[9].schedule is not None
+
+
 def test_launches_are_few_and_kernels_shared() -> None:
     spec, shapes = network(3, 80)
     steps = planned(spec, shapes).steps
