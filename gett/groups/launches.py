@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gett.arrays.kinds import ArrayKind
-from gett.arrays.torch import torch_library
 from gett.codegen.grouped import mode_tables, table_kernel
 from gett.groups.layouts import Layout
 from gett.groups.reading import Reading
@@ -49,7 +48,6 @@ class Launches:
     def __init__(self, kind: ArrayKind, device: int, layouts: Sequence[Layout], tables: Sequence[ClassTable]) -> None:
         self._kind, self._device, self.tables = kind, device, tables
         host: Host = CupyHost()
-        self._stream = stream_of(kind, device, host)
         heads, modes = mode_tables(x.modes for x in layouts)
         fixed, places = packed([heads, modes, *(t.tiles for t in tables)])
         self._fixed = kind.from_host(fixed)
@@ -82,18 +80,9 @@ class Launches:
         Raises:
             DeviceError: A launch failed.
         """
-        stream = self._stream()
+        stream = self._kind.stream()
         for launch in self._launches:
             launch.executable.run_at(launch.addresses, stream)
-
-
-def stream_of(kind: ArrayKind, device: int, host: Host) -> Any:
-    """What gives the handle of the current stream of a kind's library."""
-    torch = torch_library()
-    if kind.name == "PyTorch" and torch is not None:
-        find = torch.stream
-        return lambda: find(device)
-    return lambda: host.current_stream().ptr
 
 
 def packed(tables: Sequence[NDArray[Any]]) -> tuple[NDArray[np.uint8], list[int]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gett.arrays.kinds import ArrayKind
 from gett.codegen.grouped import RaggedFigures, mode_tables, ragged_kernel
 from gett.errors import ScheduleError
-from gett.groups.launches import packed, stream_of
+from gett.groups.launches import packed
 from gett.groups.layouts import GROUPS, Asked, Layout, arithmetic_of, as_product, whole_strides
 from gett.groups.ragged import RaggedModes
 from gett.groups.table import MOST_TILES
@@ -59,7 +59,7 @@ class RaggedLaunch:
         self.schedule, figures, tiles = found
         self._swapped = layout.swapped
         host = CupyHost()
-        self._stream = stream_of(kind, device, host)
+        self._stream = kind.stream
         memory, places = packed(ragged_tables(layout))
         self._tables = kind.from_host(memory)
         base = kind.pointer(self._tables)
