@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gett.ir.packing import count_copies, count_pieces
-from gett.network.steps import Step
+from gett.network.steps import Step, launch_numbers
 
 
 def count_launches(step: Step) -> int:
@@ -41,4 +41,5 @@ def launches_of(steps: Sequence[Step], once: int = 0, slices: int = 1) -> int:
 
 
 def _of_steps(steps: Sequence[Step]) -> int:
-    return sum(map(count_launches, steps)) + len({s.together.number for s in steps if s.together is not None})
+    together = {n for n, s in zip(launch_numbers(steps), steps, strict=True) if s.together is not None}
+    return sum(map(count_launches, steps)) + len(together)

@@ -5,7 +5,6 @@ Owns the wording of what networks have and single contractions have not. Decides
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from gett.console.formatting import format_seconds, format_table
@@ -94,13 +93,11 @@ def costliest(steps: Sequence[Step]) -> list[Fact]:
 
 def _shares(parts: Iterable[tuple[str, float]]) -> str:
     """The words that stand for most of the time, each with its share and how many steps it stands for."""
-    steps: Counter[str] = Counter()
-    times: Counter[str] = Counter()
+    times: dict[str, list[float]] = {}
     for word, time in parts:
-        steps[word] += 1
-        times[word] += time  # type: ignore[assignment]
-    whole = sum(times.values()) or 1.0
-    named = [
-        f"{word} {100 * time / whole:.0f} % ({count(steps[word], 'step')})" for word, time in times.most_common(KINDS)
-    ]
+        times.setdefault(word, []).append(time)
+    totals = {word: sum(found) for word, found in times.items()}
+    whole = sum(totals.values()) or 1.0
+    longest = sorted(totals, key=lambda word: -totals[word])[:KINDS]
+    named = [f"{word} {100 * totals[word] / whole:.0f} % ({count(len(times[word]), 'step')})" for word in longest]
     return ", ".join(named) + (f" and {len(times) - KINDS} more" if len(times) > KINDS else "")

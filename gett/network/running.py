@@ -14,7 +14,7 @@ import numpy as np
 
 from gett.arrays.kinds import ArrayKind, Conversion, convert
 from gett.ir.tensors import parse_dtype
-from gett.network.steps import Step, last_uses, launches_of
+from gett.network.steps import Step, last_uses, launch_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Ending(NamedTuple):
 def turns_of(steps: Sequence[Step], foreign: Sequence[Conversion | None]) -> tuple[Turn, ...]:
     """The turns of steps; `foreign` has for each operand how it is converted, None where it is read as it is."""
     turns, waiting = [], {i for i, how in enumerate(foreign) if how is not None}
-    for step, done, launch in zip(steps, last_uses(steps), launches_of(steps), strict=True):
+    for step, done, launch in zip(steps, last_uses(steps), launch_numbers(steps), strict=True):
         first, second = (*step.inputs, None)[:2]
         assert first is not None
         converted = tuple(i for i in dict.fromkeys(step.inputs) if i in waiting)

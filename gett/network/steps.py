@@ -71,7 +71,7 @@ class Step:
         return None if made is None else made.forecast
 
 
-def launches_of(steps: Sequence[Step]) -> tuple[int, ...]:
+def launch_numbers(steps: Sequence[Step]) -> tuple[int, ...]:
     """For each step the number of its launch; those that are made together have one."""
     found: list[int] = []
     before = None
@@ -87,7 +87,7 @@ def last_uses(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
 
     What steps that are made together read stays until the last of them.
     """
-    launches = launches_of(steps)
+    launches = launch_numbers(steps)
     final = {launch: n for n, launch in enumerate(launches)}
     last = {i: final[launches[n]] for n, step in enumerate(steps) for i in step.inputs}
     gone: list[list[int]] = [[] for _ in steps]

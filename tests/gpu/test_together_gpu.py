@@ -9,7 +9,7 @@ import pytest
 from opt_einsum.testing import rand_equation
 
 import gett
-from gett.network.steps import launches_of
+from gett.network.steps import launch_numbers
 
 
 def network(xp: Any, seed: int, dtype: str, n: int = 24) -> tuple[str, list[Any], Any]:
@@ -26,7 +26,7 @@ def network(xp: Any, seed: int, dtype: str, n: int = 24) -> tuple[str, list[Any]
 def test_networks_are_exact(cupy: Any, seed: int, dtype: str) -> None:
     spec, arrays, exact = network(cupy, seed, dtype, 16)
     plan = gett.plan(spec, *arrays)
-    assert launches_of(plan.steps)[-1] + 1 < len(plan.steps)
+    assert launch_numbers(plan.steps)[-1] + 1 < len(plan.steps)
     for _ in range(4):  # one launch after the other, then a graph
         np.testing.assert_array_equal(plan(*arrays).get(), exact)
     moved = [x.copy() for x in arrays]

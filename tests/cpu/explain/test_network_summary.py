@@ -50,6 +50,7 @@ def test_a_network_of_hundreds_of_steps_is_told_in_forty_lines(arch: str) -> Non
             assert (step.together is None) is (kernel_of(step) in SHORT.values())
         launches = launches_of(plan.steps)
         assert launches == 300  # of a chain each step needs the one before
+        assert launches_of((*plan.steps, *plan.steps), once=300) == 600  # plans number their launches alike
         (told,) = [line for line in lines if line.startswith("  launches")]
         assert f"{launches} kernels, in 1 CUDA graph " in told
         assert f"{len({s.gemm.signature for s in plan.steps})} different" in told

@@ -14,7 +14,7 @@ from opt_einsum.testing import rand_equation
 
 import gett
 from gett.codegen.grouped import MOST_LISTED
-from gett.network.steps import Step, launches_of
+from gett.network.steps import Step, launch_numbers
 from gett.network.together import LEAST
 from gett.schedule.grouped import SMALL
 from tests.cpu.groups.host_tables import Memory, run_listed
@@ -35,7 +35,7 @@ def test_steps_come_behind_what_they_read() -> None:
         spec, shapes = network(seed)
         steps = planned(spec, shapes).steps
         made = {*range(len(shapes))}
-        for _, found in itertools.groupby(range(len(steps)), key=launches_of(steps).__getitem__):
+        for _, found in itertools.groupby(range(len(steps)), key=launch_numbers(steps).__getitem__):
             own = [steps[i] for i in found]
             assert all(i in made for s in own for i in s.inputs)  # and no step of a launch reads another's result
             made |= {s.output for s in own}

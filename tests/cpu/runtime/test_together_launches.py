@@ -14,7 +14,7 @@ from gett.arrays.kinds import NumpyKind
 from gett.codegen.grouped import LAYOUT, LISTED, MODE, render_grouped
 from gett.errors import DeviceError
 from gett.network.running import Ending, run_steps, turns_of
-from gett.network.steps import launches_of
+from gett.network.steps import launch_numbers
 from gett.runtime import together as module
 from tests.cpu.fake_driver import FakeDriver, FakeHost
 
@@ -192,5 +192,5 @@ def test_steps_run_with_their_launches() -> None:
         run_steps(turns, executables, Kind(), arrays, [None] * 12, Ending(None, result), then)
         np.testing.assert_array_equal(result, np.linalg.multi_dot(arrays))
         assert len(seen) == (0 if written is None else len(steps))
-    assert len(made) < launches_of(steps)[-1] + 1
+    assert len(made) < launch_numbers(steps)[-1] + 1
     assert all(x.calls == 2 for x in made.values())
