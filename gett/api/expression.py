@@ -258,7 +258,6 @@ class ContractExpression:
             operands = [constants[i] for i in fold.places]
             if fold.subscripts is not None:
                 refuse_recording(operands[0], "constants cannot be contracted")
-            if fold.subscripts is not None:
                 real = all(own[i].kind != "c" for i in fold.places)
                 options = self._options | {"dtype": factor_dtype(own[fold.places[0]], result) if real else result}
                 operands = [einsum(fold.subscripts, *operands, optimize=fold.optimize, conj=fold.conj, **options)]

@@ -47,8 +47,9 @@ def listed_schedule(gemm: GemmPlan, arch: str) -> GroupedSchedule | None:
     """
     contraction, b = gemm.contraction, gemm.b
     dtype = contraction.dtype
-    names = {gemm.a.dtype, contraction.d.dtype, dtype} | ({b.dtype} if b is not None else set())
-    if b is None or len(names) > 1 or contraction.c is not None or contraction.epilogue is not None:
+    if b is None or contraction.c is not None or contraction.epilogue is not None:
+        return None
+    if not gemm.a.dtype == b.dtype == contraction.d.dtype == dtype:
         return None
     cores = by_tensor_cores(dtype, (dtype, dtype), contraction.precision)
     tile = tiles_of(dtype, tensor_cores=cores)[1]

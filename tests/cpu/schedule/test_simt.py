@@ -10,6 +10,7 @@ import pytest
 
 from gett.explain.detail import explain_gemm
 from gett.hw.archs import arch_facts
+from gett.ir.gemm import GemmPlan
 from gett.schedule.legality import can_implement
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.multistage import MultistageSearch, mma_tiles
@@ -29,6 +30,23 @@ CASES = [
 ]
 
 
+def numbers_for(
+    plan: GemmPlan, subscripts: str, shapes: list[tuple[int, ...]], dtype: str, *, with_c: bool
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """Small integers as the arrays of a kernel, their product, and what is added to it."""
+    rng = np.random.default_rng(1)
+
+    def numbers(shape: tuple[int, ...]) -> np.ndarray:
+        x = rng.integers(-3, 4, shape)
+        return (x + 1j * rng.integers(-3, 4, shape) if dtype.startswith("complex") else x).astype(dtype)
+
+    a, b = map(numbers, shapes)
+    wanted = np.einsum(subscripts, a, b)
+    added = numbers(wanted.shape)
+    arrays = dict(zip("ba" if plan.swapped else "ab", (a, b), strict=True))
+    return arrays | ({"c": added} if with_c else {}), wanted, added
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("subscripts", "shapes", "dtype", "c", "number"),
@@ -40,16 +58,7 @@ def test_several_batches_a_block_are_exact(
     plan, _ = plan_for(subscripts, shapes, dtype, with_c=bool(c))
     found = [s for s in best_schedules([MultistageSearch(plan, FACTS)], 60) if s.tiling.l is not None]
     assert found
-    rng = np.random.default_rng(1)
-
-    def numbers(shape: tuple[int, ...]) -> np.ndarray:
-        x = rng.integers(-3, 4, shape)
-        return (x + 1j * rng.integers(-3, 4, shape) if dtype.startswith("complex") else x).astype(dtype)
-
-    a, b = map(numbers, shapes)
-    wanted = np.einsum(subscripts, a, b)
-    added = numbers(wanted.shape)
-    arrays = dict(zip("ba" if plan.swapped else "ab", (a, b), strict=True)) | ({"c": added} if c else {})
+    arrays, wanted, added = numbers_for(plan, subscripts, shapes, dtype, with_c=bool(c))
     firsts = {(s.tiling.batches, s.tiling.shape): s for s in reversed(found)}
     for s in [found[0], *list(firsts.values())[:2]][number : number + 1]:
         assert can_implement(s, plan, FACTS) is None
@@ -92,16 +101,7 @@ def test_tiles_divided_by_stream_k_are_exact(
 ) -> None:
     """Blocks make parts of tiles first, then whole tiles; the second kernel adds the parts."""
     plan, _ = plan_for(subscripts, shapes, dtype, with_c=bool(c))
-    rng = np.random.default_rng(1)
-
-    def numbers(shape: tuple[int, ...]) -> np.ndarray:
-        x = rng.integers(-3, 4, shape)
-        return (x + 1j * rng.integers(-3, 4, shape) if dtype.startswith("complex") else x).astype(dtype)
-
-    a, b = map(numbers, shapes)
-    wanted = np.einsum(subscripts, a, b)
-    added = numbers(wanted.shape)
-    arrays = dict(zip("ba" if plan.swapped else "ab", (a, b), strict=True)) | ({"c": added} if c else {})
+    arrays, wanted, added = numbers_for(plan, subscripts, shapes, dtype, with_c=bool(c))
     search = MultistageSearch(plan, few(FACTS, 2))
     search.tensor_cores = search.cost.tensor_cores = False
     divided = [made for s in best_schedules([search], 60) if (made := streamed(s, plan, FACTS)) is not None]
