@@ -140,5 +140,6 @@ def run_steps(
             for x in made:
                 written(x)
         made = []
-        for i in turn.done:  # memory goes as soon as its last consumer was called
+        del inputs, rest  # memory goes as soon as its last consumer was called, before the next turn takes any
+        for i in turn.done:
             del tensors[i]

@@ -81,7 +81,7 @@ def plan_within(request: PlanRequest, find: Find) -> ContractionPlan:
         start = {m: 1 for m in modes if extents[m] > 1}
         if not start and limit.most == math.inf:
             return free.under(request)
-        return _sliced(network, start, limit, itemsize, free, sliced)
+        return _narrowed(network, start, limit, itemsize, free, sliced)[1]
     fitting = _first_ways(network, limit.most / itemsize)
     choices: list[_Choice] = [(way.work, partial(sliced, way)) for way in fitting]
     taken = 0 if limit.in_elements or not new else free.result.d.nbytes
@@ -90,11 +90,22 @@ def plan_within(request: PlanRequest, find: Find) -> ContractionPlan:
         choices += _other_paths(request, find_network, limit, itemsize, room, find)
         choices += _other_slices(network, path, limit, itemsize, room, sliced)
         choices += _paths_of_slices(request, network, limit, itemsize, sliced)
-    for _, make in sorted(choices, key=lambda choice: choice[0])[:_TRIED]:
+    fits: tuple[int, ContractionPlan] | None = None
+    for n, (work, make) in enumerate(sorted(choices, key=lambda choice: choice[0])[:_TRIED]):
         plan = make()
         if limit.need(plan) <= limit.most:
-            return plan
-    return _sliced(network, {}, limit, itemsize, free, sliced)
+            fits = work, plan
+            if n == 0:
+                return plan
+            break
+    # Workspaces kept some ways above the limit: slices that are narrowed until they fit may take less than what did.
+    try:
+        narrowed = _narrowed(network, {}, limit, itemsize, free, sliced)
+    except OptionError:
+        if fits is None:
+            raise
+        return fits[1]
+    return narrowed[1] if fits is None or narrowed[0] < fits[0] else fits[1]
 
 
 def _modes(request: PlanRequest) -> tuple[Subscripts, tuple[int, ...]]:
@@ -175,15 +186,15 @@ class _Limit:
         )
 
 
-def _sliced(
+def _narrowed(
     network: Network,
     start: dict[int, int],
     limit: _Limit,
     itemsize: int,
     free: ContractionPlan,
     make: Callable[[Slicing], ContractionPlan],
-) -> ContractionPlan:
-    """The plan of the first way to slice that keeps the limit.
+) -> tuple[int, ContractionPlan]:
+    """The first way to slice that keeps the limit, each way with less held than the one before: its work, its plan.
 
     Raises:
         OptionError: There is none.
@@ -199,12 +210,12 @@ def _sliced(
         tried += 1
         need = limit.need(plan)
         if need <= limit.most:
-            return plan
+            return way.work, plan
         budget = way.peak * itemsize * max(0.5, limit.most / need)  # scratch shrinks with the slices
     plan = free if tightest is None else make(tightest)
     if tightest is None or limit.need(plan) > limit.most:
         raise limit.refused(plan)
-    return plan
+    return tightest.work, plan
 
 
 def _first_ways(network: Network, room: float) -> Iterator[Slicing]:

@@ -356,6 +356,21 @@ def test_a_sliced_tree_of_cotengra_is_run_as_it_is():
         gett.contract_path("zy,yx,xw,wz->", a, b, c, d, optimize=sliced)
 
 
+def test_few_slices_are_taken_where_workspaces_rule_out_the_first(monkeypatch):
+    """cotengra's way of many slices fits too, and takes 200 times as long."""
+    spec, shapes = opt_einsum.testing.rand_equation(8, 3, n_out=2, d_min=8, d_max=20, seed=25)
+    operands = [(s, "float64") for s in shapes]
+    limit = gett.plan(spec, *operands, arch="sm_90a").peak_bytes // 2
+
+    def many(network, path, room):
+        yield slicing(network, dict.fromkeys((4, 5, 11), 1), keeps=False)
+
+    monkeypatch.setattr("gett.slices.limited.cotengra_slicings", many)
+    plan = gett.plan(spec, *operands, arch="sm_90a", memory_limit=f"{limit}B")
+    assert 1 < plan.slices < 100
+    assert plan.peak_bytes <= limit
+
+
 # --- where no slices run
 
 
