@@ -339,7 +339,7 @@ def test_host_time_of_a_call(operands, capsys):
 
 
 def _host_time(call, batch):
-    """Median over batches short enough that the launch queue never fills, in microseconds a call."""
+    """The least over batches short enough that the launch queue never fills, in microseconds a call."""
     import cupy
 
     times = []
@@ -349,4 +349,4 @@ def _host_time(call, batch):
         for _ in range(batch):
             call()
         times.append((time.perf_counter() - start) / batch * 1e6)
-    return float(np.median(times))
+    return min(times)  # others may use the processor meanwhile
