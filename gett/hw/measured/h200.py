@@ -147,6 +147,7 @@ MODEL = DeviceModel(
             tensor_share=0.77,
             float64_share=0.9,
             simt_shares=((2048, 0.75), (1024, 0.6), (512, 0.45), (0, 0.3)),
+            double_shares=((512, 0.75), (0, 0.6)),
             smem_bytes_per_clock=98.0,
             copy_bytes_per_clock=((16, 103.0), (8, 62.0), (4, 21.0)),
             register_stage_clocks=2.4,

@@ -274,7 +274,8 @@ class MultistageCost:
         tensor = self.type.tensor if self.tensor_cores else None
         if tensor is None:
             outputs = bm * bn // (wm * wn) * (2 if self.type.real_products > 1 else 1)
-            rate = next(share for least, share in rates.simt_shares if outputs >= least)
+            shares = rates.double_shares if self.type.doubled else rates.simt_shares
+            rate = next(share for least, share in shares if outputs >= least)
             return products / (facts.fma_lanes[self.type.name] * rate) / few, 0.0, products
         # float64 has no faster instruction than mma.sync; the rates of all others are those of wgmma.
         share = rates.tensor_share * facts.mma_sync_share if tensor.wgmma else rates.float64_share
