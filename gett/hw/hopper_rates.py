@@ -156,6 +156,7 @@ class HopperModel:
         threads: Operands that threads copy.
         batches: Batches that are visited together.
         stream_k: Factor on products where stream-K divides tiles: a last wave of few tiles was faster than others.
+        stream_k_doubles: The same of `DmmaTma`.
     """
 
     loops: HopperLoops
@@ -163,3 +164,4 @@ class HopperModel:
     threads: ThreadCopies
     batches: SideBySide
     stream_k: float
+    stream_k_doubles: float

@@ -54,7 +54,8 @@ class HopperCost(StagingCost):
     def __init__(self, plan: GemmPlan, facts: ArchFacts, mainloop: LoopCost) -> None:
         super().__init__(plan, facts)
         self.mainloop, self.batches = mainloop, plan.extent_l
-        self.sum_bytes = data_type(plan.contraction.dtype).accumulator_bytes
+        numbers = data_type(plan.contraction.dtype)
+        self.sum_bytes, self.doubled = numbers.accumulator_bytes, numbers.doubled
         self.outputs = plan.extent_m * plan.extent_n * plan.extent_l
         fills = 2 if mainloop.remakes else 1  # empty pipelines that a block's first tile waits for
         self.start_us = self.device.launches.launch_us + fills * self.device.launches.fill_us
@@ -63,7 +64,7 @@ class HopperCost(StagingCost):
     def read(self, model: HopperModel) -> None:
         """Go by these numbers of main loops from now on. What is known of copies and of D's stores stays."""
         self.rates, self.tile_rates, self.threads = self.mainloop.rates(model.loops), model.tiles, model.threads
-        self.stream_k = model.stream_k
+        self.stream_k = model.stream_k_doubles if self.doubled else model.stream_k
         # Of complex numbers twice as much is split, but the sums of one part are added beside more products.
         self.step_clocks = self.rates.step_clocks * (1 + parts(self.plan)) / 2
         # Where memory limits and the loop's loads take less: without much of D both are one stream.
