@@ -22,6 +22,7 @@ from benchmarks import (
     grouped,
     jax_speed,
     known_schedules,
+    networks,
     overhead,
     refit,
     regret,
@@ -133,6 +134,10 @@ def parser() -> argparse.ArgumentParser:
     first.add_argument("--rounds", type=int, default=1, help="how often each is measured, the fastest counts (1)")
     first.add_argument("--json", metavar="FILE", help="write every figure there")
     first.add_argument("--cpu", action="store_true", help="plan and compile only, even where there is a GPU")
+    whole = commands.add_parser("networks", help="whole networks and an iteration of CCSD, warm, beside PyTorch")
+    whole.add_argument("--case", action="append", default=[], metavar="NAME", help="only this; may be repeated")
+    whole.add_argument("--json", metavar="FILE", help="write every figure there")
+    whole.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
     function = commands.add_parser("epilogue", help="functions fused into the store, and as kernels of their own")
     function.add_argument("--json", metavar="FILE", help="write every figure there")
     function.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
@@ -241,6 +246,11 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
             top.error(f"--step {options.step} --most {options.most}: the least square has four steps")
         kinds = options.dtype or gemm_sizes.KINDS
         return gemm_sizes.main(on_gpu=on_gpu, kinds=kinds, step=options.step, most=options.most, json_path=options.json)
+    if options.command == "networks":
+        try:
+            return networks.main(on_gpu=on_gpu, json_path=options.json, only=options.case)
+        except ValueError as error:
+            top.error(str(error))
     if options.command == "gpus":
         return gpus.main(on_gpu=on_gpu, devices=options.devices, json_path=options.json, plot_path=options.plot)
     if options.command == "jax":
