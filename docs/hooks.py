@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 REFERENCE: dict[str, tuple[str, ...]] = {
     "contractions": ("einsum", "contract", "tensordot", "transpose", "einsum_path", "contract_path",
                      "contract_expression"),
-    "plans": ("plan", "ContractionPlan", "precompile", "PrecompileResult", "plan_cache"),
+    "plans": ("plan", "ContractionPlan", "PlanGraph", "precompile", "PrecompileResult", "plan_cache"),
     "grouped": ("grouped", "plan_grouped", "GroupedPlan", "ragged"),
     "precision": ("precision", "set_default_precision"),
     "epilogues": ("ops",),
@@ -37,7 +37,7 @@ REFERENCE: dict[str, tuple[str, ...]] = {
 _OPTIONS = {
     "ContractionPlan": """    options:
       members: null
-      filters: ["!^_[^_]", "!^__(?!call__)", "!^(run|run_into|settle|is_near|request|unsliced)$"]
+      filters: ["!^_[^_]", "!^__(?!call__)", "!^(run|run_into|settle|is_near|request|unsliced|played_by_hand)$"]
 """,
     "GroupedPlan": """    options:
       members: null

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from gett.api.precompile import PrecompileResult, precompile
     from gett.epilogue import ops
     from gett.groups.plan import GroupedPlan
+    from gett.plans.plan_graph import PlanGraph
     from gett.slices.sharded import Sharded
 
 __all__ = [
@@ -71,6 +72,7 @@ __all__ = [
     "OutOfMemoryError",
     "OutputError",
     "PathError",
+    "PlanGraph",
     "PrecisionError",
     "PrecompileResult",
     "ScheduleError",
@@ -103,6 +105,7 @@ __all__ = [
 # What most programs need late or never, by module; the autotuner brings the runtime and the store with it.
 _LATE = {
     "GroupedPlan": "gett.groups.plan",
+    "PlanGraph": "gett.plans.plan_graph",
     "PrecompileResult": "gett.api.precompile",
     "Sharded": "gett.slices.sharded",
     "TuneResult": "gett.api.autotune",

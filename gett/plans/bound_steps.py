@@ -16,6 +16,7 @@ import numpy as np
 from gett.arrays.exponents import in_tens, take_power
 from gett.arrays.kinds import CPU, NUMPY, ArrayKind, allocate, bounds, conversion, convert
 from gett.errors import OptionError
+from gett.graphs.replay import Replay, replay_for
 from gett.ir.tensors import BFLOAT16, TensorSpec, packed_axes
 from gett.network.optimize import AUTOTUNE
 from gett.network.request import PlanRequest
@@ -23,7 +24,6 @@ from gett.network.running import Ending, run_steps, turns_of
 from gett.network.steps import Executable, Step, own_places
 from gett.plans.checks import check_out, is_apart
 from gett.plans.executables import bind_steps
-from gett.plans.replay import Replay, replay_for
 
 
 class BoundSteps:
@@ -228,6 +228,19 @@ class BoundSteps:
             return False
         replay = self._replays[key]
         return replay is not None and replay(operands, ending)
+
+    def played_by_hand(self, kind: ArrayKind, device: int) -> Replay | None:
+        """What plays the steps where and when a caller wants; None where a call does more than launch kernels.
+
+        Args:
+            kind: Of the arrays.
+            device: Where they are; the plan has run there.
+        """
+        executables, converted = self._bound.get(device), any(x is not None for x in self._convert)
+        if not executables or converted or self._through_copy or not all(hasattr(x, "record") for x in executables):
+            return None
+        turns = turns_of(self.steps, self._convert)
+        return Replay(kind, device, turns, executables, len(self._convert), by_hand=True)
 
     def sole(self, kind: ArrayKind, device: int) -> Executable | None:
         """The executable that is all of the plan, to be launched on what fits; None where a call does more than that.

@@ -14,7 +14,7 @@ import numpy as np
 
 from gett.arrays.dynamo import untraced
 from gett.arrays.interop import lend_bfloat16
-from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind
+from gett.arrays.kinds import CPU, NUMPY
 from gett.arrays.torch import torch_library
 from gett.console.formatting import count, printable
 from gett.errors import (
@@ -29,21 +29,22 @@ from gett.errors import (
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import is_complex
 from gett.ir.subscripts import parse
-from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
+from gett.ir.tensors import TensorSpec
 from gett.network.path import Path, path_info
 from gett.network.request import PlanRequest
 from gett.network.steps import Step
 from gett.plans.call import NO_ARGUMENTS, NO_DERIVATIVES, Call, finished, make_call
 from gett.plans.checks import any_complex, check_factors, check_fits, check_out, check_planned, resolve_addend
 from gett.plans.compiling import compile_parts, settle_parts
+from gett.plans.fit import Fit
 from gett.plans.plan_figures import PlanFigures
-from gett.plans.seen import LEAST, Seen
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from numpy.typing import NDArray
 
+    from gett.plans.plan_graph import PlanGraph
     from gett.typing import CallOptions, DeviceArrayT, NumPyOperand, Size, SupportsArray
 
 
@@ -59,7 +60,7 @@ class ContractionPlan(PlanFigures):
         dtype: dtype in which products are formed; the result's, unless `out` was given in another.
     """
 
-    __slots__ = ("_layouts", "_look_closer", "_read", "_real_factors", "_seen", "_torch_parts", "path", "subscripts")
+    __slots__ = ("_fit", "_read", "_real_factors", "path", "subscripts")
 
     def __init__(
         self,
@@ -88,15 +89,10 @@ class ContractionPlan(PlanFigures):
         self.subscripts = subscripts
         self.path = path
         self._read = read
-        self._layouts = tuple((t.shape, t.strides, t.dtype, t.alignment) for t in (*request.operands, request.out or d))
-        # Of a NumPy array nobody sees that it stands for a tensor that is conjugated lazily.
-        lazy = request.arch == "cpu" and any(t.conj for t in request.operands)
-        self._look_closer = request.c is not None or bool(request.epilogue_args) or lazy
         # Where the last step of a complex result computes in real numbers, complex factors take another plan.
         last = steps[-1].gemm.contraction.dtype if steps else d.dtype.name
         self._real_factors = is_complex(d.dtype.name) and not is_complex(last)
-        self._torch_parts: list[Any] | None = None
-        self._seen = Seen()
+        self._fit = Fit(request, d)
 
     @property
     def path_info(self) -> Any:
@@ -244,6 +240,41 @@ class ContractionPlan(PlanFigures):
         """The plans that a call runs, whose kernels it needs: this one, where nothing is sliced."""
         return (self,)
 
+    def graph(self, *operands: Any, out: Any = None, alpha: Any = 1) -> PlanGraph:
+        """A call on given arrays as one CUDA graph, to be launched by hand; the call itself is made once, too.
+
+        From the second call on, a plan of three steps or more plays such a graph by itself. By hand a graph is played
+        on any stream, whatever memory it takes, and without a look at the arrays.
+
+        Args:
+            operands: As for a call. The graph keeps them.
+            out: Where the result goes; default: a new array, which each launch writes.
+            alpha: Factor of the contraction.
+
+        Returns:
+            What `launch()` plays on the current stream, and `update(...)` gives other arrays.
+
+        Raises:
+            DeviceError: The plan is for the CPU, or the driver does not record.
+            OptionError: A call of the plan does more than launch kernels; or the arrays are not CuPy's or PyTorch's.
+
+        Example:
+            >>> import gett
+            >>> gett.plan("ij->ji", ((2, 3), "float64")).graph(...)
+            Traceback (most recent call last):
+            gett.errors.DeviceError: graph() records the kernels of arrays on a GPU, and the plan is for cpu
+        """
+        from gett.plans.plan_graph import PlanGraph  # late: few programs launch by hand
+
+        home = self._request.device
+        if home is None or home == CPU:
+            raise DeviceError(f"graph() records the kernels of arrays on a GPU, and the plan is for {self.arch}")
+        given = self.compile()(*operands, out=out, alpha=alpha)
+        kind = self._fit.kind_of(operands, given, alpha, 0)
+        if kind is None:
+            raise OptionError("graph() takes arrays of CuPy or PyTorch that lie as the plan has them, and no c")
+        return PlanGraph(self, self._request.operands, kind, home, operands, given, alpha)
+
     def settle(self) -> ContractionPlan:
         """`compile` where this machine has a compiler that knows the architecture; else the first choices stand."""
         with contextlib.suppress(MissingPackageError, CompileError):
@@ -318,7 +349,7 @@ class ContractionPlan(PlanFigures):
         if changed is not None:
             raise OptionError("changed= names operands of a plan that keeps intermediates: gett.plan(remember=True)")
         plain = c is None and epilogue_args is NO_ARGUMENTS and checkpoint is None and strip_exponent is False
-        kind = self._fits(operands, out, alpha, beta) if plain else None
+        kind = self._fit.kind_of(operands, out, alpha, beta) if plain else None
         if kind is None:
             c, beta = resolve_addend(c, beta, out)
             request = self._request
@@ -333,48 +364,6 @@ class ContractionPlan(PlanFigures):
         if out is not None and self.is_near(kind, operands, out):
             return self.run_into(kind, home, operands, None, out, alpha)
         return self.run(kind, home, operands, None, out, alpha, 0)
-
-    def _fits(self, operands: Sequence[Any], out: Any, alpha: Any, beta: Any) -> ArrayKind | None:
-        """The arrays' kind if they and the factors are plainly what was planned; if not, they need a closer look."""
-        home = self._request.device
-        if home is None or len(operands) + 1 != len(self._layouts):
-            return None
-        if beta is not None and (beta.__class__ is not int or beta != 0):
-            return None
-        if self._look_closer or (out is None and self._request.out is not None):
-            return None
-        if alpha.__class__ is int:
-            if not 0 <= alpha < 128:  # what every dtype holds
-                return None
-        elif alpha.__class__ is not float or self.dtype.kind not in "fc":
-            return None
-        cupy = cupy_kind()
-        array_type: Any = np.ndarray if home == CPU else None if cupy is None else cupy.type
-        things: Sequence[Any] = operands if out is None else (*operands, out)
-        layouts, many = self._layouts, home != CPU and len(operands) >= LEAST
-        if many and self._seen.again(operands):
-            things, layouts = things[len(operands) :], layouts[-1:]
-        for x, (shape, strides, dtype, alignment) in zip(things, layouts, strict=False):
-            if x.__class__ is not array_type:
-                return None if home == CPU else self._fits_tensors(things, home)
-            if x.shape != shape or x.strides != strides or x.dtype != dtype:
-                return None
-            if home != CPU:
-                data = x.data
-                if data.device_id != home or ALIGNMENT[data.ptr % ALIGNMENT_LIMIT] < alignment:
-                    return None
-        if many and layouts is self._layouts:
-            self._seen.note(operands)
-        return NUMPY if home == CPU else cupy
-
-    def _fits_tensors(self, tensors: Sequence[Any], device: int) -> ArrayKind | None:
-        torch = torch_library()
-        if torch is None:
-            return None
-        if self._torch_parts is None:
-            out = self._request.out or self._d
-            self._torch_parts = torch.translate((*self._request.operands, out), device)
-        return torch.kind(device) if torch.fit(tensors, self._torch_parts) else None
 
     def _check_and_run(self, call: Call, lazy: tuple[bool, ...] = ()) -> Any:
         """Run a call, of whose operands some may stand for tensors that are conjugated lazily."""

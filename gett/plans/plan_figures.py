@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from gett.graphs.replay import may_replay
 from gett.ir.tensors import TensorSpec
 from gett.network.steps import last_uses, peak_bytes, step_bytes
 from gett.plans.bound_steps import BoundSteps
-from gett.plans.replay import may_replay
 
 
 class Result(NamedTuple):

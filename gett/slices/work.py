@@ -14,13 +14,13 @@ import numpy as np
 
 from gett.arrays.exponents import larger, scale
 from gett.arrays.kinds import NUMPY, ArrayKind
+from gett.graphs.replay import Arena
 from gett.ir.subscripts import Spec, Subscripts, parse
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, dense_strides, factor_dtype
 from gett.network.path import path_of
 from gett.network.request import PlanRequest
 from gett.network.slicing import Network, Slicing, once
 from gett.plans.contraction_plan import ContractionPlan
-from gett.plans.replay import Arena
 from gett.slices.views import Place, SliceGrid, part_spec, sliced_axes, view
 
 

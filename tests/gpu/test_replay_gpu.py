@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gett
-from gett.plans import replay as module
+from gett.graphs import replay as module
 
 SPEC = "ab,bcd,cef,deg,fgh,hi->ai"
 EXTENTS = dict(zip("abcdefghi", (37, 24, 16, 18, 20, 12, 14, 32, 21), strict=True))
@@ -137,3 +137,65 @@ def test_tensors_of_pytorch(cupy: Any) -> None:
             given, want = operands(np, "float32", seed)
             found = gett.einsum(SPEC, *[torch.from_numpy(x).cuda() for x in given])
             np.testing.assert_array_equal(found.cpu().numpy(), want)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+@pytest.mark.parametrize("spec", [SPEC, "ab,bcd->adc"])
+def test_graphs_by_hand(cupy: Any, spec: str, dtype: str) -> None:
+    """Of a network and of one step: on other streams, with other arrays, with a factor."""
+    count = spec.count(",") + 1
+
+    def drawn(seed: int) -> tuple[list[Any], Any]:
+        given, want = operands(cupy, dtype, seed)
+        return given[:count], want if count > 2 else np.einsum(spec, *(x.get().astype("complex128") for x in given[:2]))
+
+    given, want = drawn(0)
+    plan = gett.plan(spec, *given)
+    out = cupy.full(want.shape, 7, dtype)
+    graph = plan.graph(*given, out=out, alpha=2)
+    np.testing.assert_array_equal(out.get(), 2 * want)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    for seed in (0, 1, 1, 2):
+        given, want = drawn(seed)
+        graph.update(*given)
+        out[...] = 7
+        cupy.cuda.Device().synchronize()
+        with stream:
+            assert graph.launch() is out
+        stream.synchronize()
+        np.testing.assert_array_equal(out.get(), 2 * want)
+        out[...] = 7
+        graph.launch()
+        np.testing.assert_array_equal(out.get(), 2 * want)
+    other = cupy.empty_like(out)
+    graph.update(*given, out=other)
+    np.testing.assert_array_equal(graph.launch().get(), 2 * want)
+    assert graph.out is other
+    assert (graph.nbytes > 0) is (count > 2)
+
+
+def test_graphs_by_hand_name_what_does_not_fit(cupy: Any) -> None:
+    given, _ = operands(cupy, "float32", 0)
+    plan = gett.plan(SPEC, *given)
+    graph = plan.graph(*given)
+    with pytest.raises(gett.ShapeError, match="takes 6 operands, 1 were given"):
+        graph.update(given[0])
+    with pytest.raises(gett.ShapeError, match="operand 1 has shape"):
+        graph.update(given[0], given[0], *given[2:])
+    with pytest.raises(gett.DTypeError, match="operand 0 has dtype float64"):
+        graph.update(given[0].astype("float64"), *given[1:])
+    with pytest.raises(gett.OutputError, match="out has shape"):
+        graph.update(*given, out=given[0])
+    limited = gett.plan(SPEC, *given, memory_limit=f"{plan.peak_bytes // 2}B")
+    with pytest.raises(gett.OptionError, match="does more than launch them"):
+        limited.graph(*given)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        with pytest.raises(gett.DeviceError, match="could not be recorded or played"):
+            graph.launch()
+        stream.end_capture()
+    torch = pytest.importorskip("torch")
+    tensors = [torch.as_tensor(x.get()).cuda() for x in given]
+    found = gett.plan(SPEC, *tensors).graph(*tensors)
+    np.testing.assert_array_equal(found.launch().cpu().numpy(), plan(*given).get())

@@ -13,11 +13,11 @@ import pytest
 from opt_einsum.testing import rand_equation
 
 import gett
+from gett.graphs import replay as module
+from gett.graphs.places import ALIGNMENT, places_of
+from gett.graphs.replay import Arena, Replay, replay_for
 from gett.network.running import Ending, Turn, turns_of
 from gett.network.steps import last_uses, peak_bytes, scratch_bytes
-from gett.plans import replay as module
-from gett.plans.places import ALIGNMENT, places_of
-from gett.plans.replay import Replay, replay_for
 from gett.runtime import driver, graphs
 
 DTYPE = np.dtype("float64")
@@ -174,6 +174,21 @@ def test_intermediates_are_read_where_they_were_written(gpu: Any) -> None:
     made = gpu.graphs[0].made
     for n in range(3):
         assert made[2 * n][2][0][3] == made[2 * n + 2][2][0][0]
+
+
+def test_a_graph_that_is_played_by_hand_follows_its_caller(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On other streams, and with more memory than plans keep by themselves."""
+    monkeypatch.setattr(module, "WORKSPACE_LIMIT", 100)
+    own, replay = (Replay(Kind(), 0, chain(3), [Executable(n) for n in range(3)], 4, by_hand=x) for x in (False, True))
+    assert not call(own, [1, 2, 3, 4])
+    assert call(replay, [1, 2, 3, 4])
+    gpu.stream = 8
+    with Arena():
+        assert call(replay, [1, 2, 3, 4])
+    assert len(gpu.graphs) == 1
+    assert len(gpu.graphs[0].played) == 2
+    assert not module._kept
+    assert replay.nbytes > 100
 
 
 class Together:

@@ -1,7 +1,7 @@
 """Steps of a plan as one launch: recorded as a CUDA graph on memory of its own, played with the addresses of each call.
 
 Owns which launches a call changes, and when steps are launched one by one instead. Where intermediates lie is
-`gett.plans.places`'s, the graph `gett.runtime.graphs`'s.
+`gett.graphs.places`'s, the graph `gett.runtime.graphs`'s.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 
 from gett.arrays.kinds import ArrayKind
 from gett.errors import GettError
+from gett.graphs.places import Places, places_of
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.network.running import Ending, Turn
-from gett.plans.places import Places, places_of
 
 LEAST_STEPS = 3
 SHARE = 16  # all plans together keep at most this part of a device's memory
@@ -78,7 +78,14 @@ class Replay:
     """The steps of a plan on one device, of arrays of one library."""
 
     def __init__(
-        self, kind: ArrayKind, device: int, turns: Sequence[Turn], executables: Sequence[Any], operands: int
+        self,
+        kind: ArrayKind,
+        device: int,
+        turns: Sequence[Turn],
+        executables: Sequence[Any],
+        operands: int,
+        *,
+        by_hand: bool = False,
     ) -> None:
         """Recorded when it is called first.
 
@@ -88,8 +95,9 @@ class Replay:
             turns: The steps.
             executables: One for each.
             operands: How many there are.
+            by_hand: Whether a caller plays it, who orders streams and wants the memory whatever it is.
         """
-        self._kind, self._device, self._turns, self._count = kind, device, turns, operands
+        self._kind, self._device, self._turns, self._count, self._by_hand = kind, device, turns, operands, by_hand
         self._executables = executables
         self._launches = [
             range(found[0], found[-1] + 1)
@@ -120,14 +128,21 @@ class Replay:
         if self._failed or not self._lock.acquire(blocking=False):
             return False
         try:
-            arena = getattr(_now, "arena", None)
+            arena = None if self._by_hand else getattr(_now, "arena", None)
             if self._graph is None:
                 return self._record(stream, operands, ending, arena)
-            if stream != self._stream or (None if self._arena is None else self._arena()) is not arena:
+            if not self._by_hand and stream != self._stream:
+                return False
+            if (None if self._arena is None else self._arena()) is not arena:
                 return False
             return self._play(stream, operands, ending)
         finally:
             self._lock.release()
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that intermediates and workspaces take."""
+        return self._places.nbytes
 
     def allocate(self, nbytes: int) -> Any:
         """Memory of the arrays' own library, on the current stream."""
@@ -214,14 +229,14 @@ class Replay:
             return False
         nbytes = self._places.nbytes
         self._failed = True  # until it is done
-        if nbytes > WORKSPACE_LIMIT:
+        if nbytes > WORKSPACE_LIMIT and not self._by_hand:
             return False
         try:
             if arena is not None:
                 memory = arena.memory_for(self, nbytes)
                 self._failed = memory is not None
             else:
-                memory = self.allocate(nbytes) if self._keep(nbytes) else None
+                memory = self.allocate(nbytes) if self._by_hand or self._keep(nbytes) else None
             if memory is None:
                 return False
             self._memory, self._base = memory, self._kind.pointer(memory)
