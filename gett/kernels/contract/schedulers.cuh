@@ -40,6 +40,15 @@ concept StreamK =
     StreamKParams<typename SchedulerTraits::Params>;
 
 template <class SchedulerTraits>
+concept PersistentRagged =
+    Clusters<SchedulerTraits> &&
+    requires { typename SchedulerTraits::Params; } &&  // the argument
+    RaggedTileParams<typename SchedulerTraits::Params> &&
+    requires { SchedulerTraits::kRaggedM; } &&         // whether the ragged mode is in M; else it is in N
+    requires { SchedulerTraits::kRaggedRows; } &&      // rows of a tile along the ragged mode
+    requires { SchedulerTraits::kRaggedTable; };       // problems of which shared memory has the first tile
+
+template <class SchedulerTraits>
 concept PersistentPanel =
     Clusters<SchedulerTraits> &&
     requires { SchedulerTraits::kPanelA; } &&    // whether A is stationary, so that a panel is a row of tiles; else B

@@ -1,0 +1,97 @@
+"""Ragged contractions of tensors that lie in any order, and what a kernel's copies reach, by the hardware's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gett.codegen.records import TensorMapSpec
+from gett.groups.layouts import arithmetic_of
+from gett.groups.ragged import RaggedModes, ragged_modes
+from gett.groups.ragged_plans import RaggedPlans, ragged_plans
+from gett.ir.tensors import TensorSpec, parse_dtype
+
+
+@dataclass(frozen=True)
+class RaggedCase:
+    """Subscripts, extents, and how the tensors lie: of each its axes from the slowest on, and elements between rows."""
+
+    subscripts: str
+    sizes: dict[str, int]
+    dtype: str = "float16"
+    precision: str | None = None
+    orders: tuple[str, str, str] = ("", "", "")
+    gap: int = 0
+
+    @property
+    def modes(self) -> RaggedModes:
+        return ragged_modes(self.subscripts)
+
+    @property
+    def count(self) -> int:
+        return self.sizes[self.modes.problem]
+
+    @property
+    def rows(self) -> int:
+        return self.sizes[self.modes.ragged]
+
+    @property
+    def tensors(self) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+        made = [self.tensor(term, order or term) for term, order in zip(self.modes.terms, self.orders, strict=True)]
+        return made[0], made[1], made[2]
+
+    def tensor(self, term: str, order: str) -> TensorSpec:
+        """A tensor whose rows have a gap behind them."""
+        dtype = parse_dtype(self.dtype)
+        step, strides = dtype.itemsize, {}
+        for i, label in enumerate(reversed(order)):
+            strides[label] = step
+            step = step * self.sizes[label] + (self.gap * dtype.itemsize if i == 0 else 0)
+        return TensorSpec(tuple(self.sizes[x] for x in term), tuple(strides[x] for x in term), dtype)
+
+    @property
+    def plans(self) -> RaggedPlans | None:
+        a, b, d = self.tensors
+        return ragged_plans(self.modes, (a, b, d), arithmetic_of(a, b, d, self.precision), self.count)
+
+    def problem_of(self, ends: Sequence[int]) -> NDArray[np.int64]:
+        """The problem of each row, the number of problems for those behind the last end."""
+        out = np.full(self.rows, self.count)
+        for e in reversed(range(self.count)):
+            out[: max(0, ends[e])] = e
+        return out
+
+
+def reached(spec: TensorMapSpec, size: int, first: Sequence[int]) -> NDArray[np.int64]:
+    """Bytes from the map's address to the elements that a copy moves; `first` are its coordinates.
+
+    An element is moved where its coordinate lies within the map along each dimension (PTX ISA, "Tensors").
+    """
+    strides = (size, *spec.strides)
+    at = np.zeros(1, np.int64)
+    for c, box, extent, stride in zip(first, spec.box, spec.extents, strides, strict=True):
+        along = c + np.arange(box, dtype=np.int64)
+        along = along[(along >= 0) & (along < extent)]
+        at = (at[:, None] + along * stride).reshape(-1)
+    return at
+
+
+def indices(tensor: TensorSpec, byte: int) -> tuple[int, ...]:
+    """The element at a place of a tensor."""
+    out = [0] * len(tensor.shape)
+    for axis in sorted(range(len(out)), key=lambda i: -tensor.strides[i]):
+        out[axis], byte = divmod(byte, tensor.strides[axis])
+    assert byte == 0
+    return tuple(out)
+
+
+def places(tensor: TensorSpec) -> NDArray[np.int64]:
+    """Bytes to each element of a tensor."""
+    out = np.zeros(tensor.shape, np.int64)
+    for axis, stride in enumerate(tensor.strides):
+        along = np.arange(tensor.shape[axis]) * stride
+        out += along.reshape([-1 if i == axis else 1 for i in range(len(tensor.shape))])
+    return out
