@@ -3,6 +3,8 @@
 A map has an extent for each dimension and no other end. Of a clipped map the rows' dimension has as many as a box, and
 one more dimension of the same stride says where the box lies. Its first coordinate is so large that the rows which are
 not wanted lie behind the extent; the other one takes back what this moved it by. Encodes nothing and calls no driver.
+
+The idea is that of `triton/tools/ragged_tma.py` and of `create_ragged_tensor_for_tma` in quack, whose extents are 2^30.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ struct PersistentRagged : ClusterTiles<Traits> {
   static constexpr int kSize = Base::kSize;
   static constexpr bool kEachPanel = false, kEmptyTiles = true;
   static_assert(!Traits::kSplit, "sums are whole");
+  static constexpr int kAtOnce = 4;  // problems that a lane counts the tiles of at a time
   // Rows that a cluster makes.
   static constexpr int kRows = Traits::kRaggedRows * (Traits::kRaggedM ? Base::kM : Base::kN);
 
@@ -47,17 +48,25 @@ struct PersistentRagged : ClusterTiles<Traits> {
     int* const first = first_tiles();
     const int lane = threadIdx.x, beside = tiles_beside(p) * p.ragged_batches;
     int before = 0;
-    for (int from = 0; from <= p.problems; from += 32) {
-      const int e = from + lane;
-      const int own = e <= p.problems ? tiles_along(ragged_end(p, e) - ragged_end(p, e - 1)) * beside : 0;
-      int sum = own;  // of this lane's problem and those before it
+    for (int from = 0; from <= p.problems; from += 32 * kAtOnce) {
+      int own[kAtOnce];  // all ends are read before any tile is counted
 #pragma unroll
-      for (int step = 1; step < 32; step *= 2) {
-        const int x = __shfl_up_sync(0xffffffffu, sum, step);
-        if (lane >= step) sum += x;
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int e = from + i * 32 + lane;
+        own[i] = e <= p.problems ? tiles_along(ragged_end(p, e) - ragged_end(p, e - 1)) * beside : 0;
       }
-      if (e <= p.problems) first[e] = before + sum - own;
-      before += __shfl_sync(0xffffffffu, sum, 31);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int e = from + i * 32 + lane;
+        int sum = own[i];  // of this lane's problem and those before it
+#pragma unroll
+        for (int step = 1; step < 32; step *= 2) {
+          const int x = __shfl_up_sync(0xffffffffu, sum, step);
+          if (lane >= step) sum += x;
+        }
+        if (e <= p.problems) first[e] = before + sum - own[i];
+        before += __shfl_sync(0xffffffffu, sum, 31);
+      }
     }
     if (lane == 0) first[p.problems + 1] = before;
   }
