@@ -18,7 +18,7 @@ from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.cost.estimate import Estimate
-from gett.schedule.lower import lower_plan
+from gett.schedule.lower import lower_plan, split_modes
 from gett.schedule.search.base import Later, Search, best_schedules
 from gett.schedule.search.fragments import WgmmaTf32Search
 from gett.schedule.search.hopper import HopperSearch
@@ -120,7 +120,8 @@ def ragged_schedule(made: Schedule, plan: GemmPlan, group: str, plans: RaggedPla
     store, t = made.epilogue.store, made.tiling
     if not isinstance(store, TmaStore) or made.adds_parts or made.scheduler.tensor:
         return None
-    box, mode = (t.m, len(plan.l)) if group == "m" else (t.n, len(plan.l) + len(plan.m))
+    modes_m = split_modes(plan, t.splits).m  # those of the other group may be split
+    box, mode = (t.m, len(plan.l)) if group == "m" else (t.n, len(plan.l) + len(modes_m))
     found = clipped(store.map, mode, box.size, plans.d_step)
     if found is None:
         return None

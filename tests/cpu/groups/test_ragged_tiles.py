@@ -43,6 +43,7 @@ PERSISTENT = {
     "outside": RaggedCase("thk,ekn->htn", dict(FEW, h=3)),
     "batch": RaggedCase("tbk,ebkn->tbn", dict(FEW, b=2)),
     "tokens": RaggedCase("tk,ekn->tn", dict(FEW, t=304), orders=("kt", "", "")),
+    "split": RaggedCase("tk,ekn->tn", dict(FEW, n=256)),  # a row of matrices is cut into those of a swizzle
     "one": RaggedCase("tk,ekn->tn", dict(FEW, e=1)),
     "gaps": RaggedCase("tk,ekn->tn", FEW, gap=8),
     "few": RaggedCase("tk,ekn->tn", dict(FEW, n=16)),
@@ -296,13 +297,23 @@ ALL_ENDS = (
 
 
 @pytest.mark.parametrize("role", ["m", "n"])
-@pytest.mark.parametrize("name", ["weights", "inside", "outside", "batch", "tokens", "few", "words", "transposed"])
+@pytest.mark.parametrize(
+    "name", ["weights", "inside", "outside", "batch", "tokens", "split", "few", "words", "transposed"]
+)
 def test_each_row_is_written_once_by_its_problem(folder: Path, name: str, role: str) -> None:
     case = PERSISTENT[name]
     schedule = next((s for s in schedules(case) if s.scheduler.ragged == role), None)
     if schedule is not None:
         for ends in ALL_ENDS:
             written(folder, case, schedule, ends, blocks=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in PERSISTENT if name not in ("large", "rows", "one")])
+def test_every_schedule_writes_each_row_once(folder: Path, name: str) -> None:
+    case = PERSISTENT[name]
+    for schedule in schedules(case):
+        written(folder, case, schedule, ALL_ENDS[0], blocks=5)
 
 
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2)])
