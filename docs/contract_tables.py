@@ -107,6 +107,7 @@ GROUPS = {
         "PersistentBatches",
         "PersistentPanel",
         "PersistentRagged",
+        "PersistentRaggedSums",
         "StreamK",
     ),
     "the stream kernels": ("StreamMap", "StreamSum", "StreamMatrix"),

@@ -10,6 +10,7 @@ from gett.codegen.packed import render_packed
 from gett.codegen.ragged import with_ends
 from gett.codegen.records import Kernel
 from gett.codegen.stream import render_stream, render_stream_matrix
+from gett.codegen.tma import tensor_maps
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan
 from gett.schedule.mainloops.table import HOPPER_KINDS
@@ -34,4 +35,4 @@ def render_kernel(plan: GemmPlan, schedule: Schedule) -> Kernel:
     if schedule.packing is not None:
         return render_packed(plan, schedule, render_kernel)
     made = _RENDER[type(schedule.mainloop)](lower_plan(plan, schedule.tiling, schedule.precision), schedule)
-    return with_ends(made, schedule) if schedule.scheduler.ragged else made
+    return with_ends(made, tensor_maps(schedule)) if schedule.scheduler.ragged else made

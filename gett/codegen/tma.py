@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
-from gett.codegen.ragged import clipped_rows, first_row
+from gett.codegen.ragged import clipped_rows, first_row, summed_rows
 from gett.codegen.tiles import Statement, decode, members, tile_origins
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.loader import Tma
@@ -177,7 +177,7 @@ class TileCoords:
         at = [*self.at["l"], *self.at["m"], *self.at["n"]]
         outputs = {f"d{i}": x for i, x in enumerate(_coordinates(d, at))}
         body: list[Statement] = []
-        if group := schedule.scheduler.ragged:
+        if (group := schedule.scheduler.ragged) in ("m", "n"):
             body, rows = clipped_rows(schedule, d, len(self.at["l"]) + (group == "n") * len(self.at["m"]))
             outputs |= rows
         fields = list(outputs)
@@ -245,7 +245,7 @@ def tile_coords(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> TileCo
     for group, box in (("m", tiling.m), ("n", tiling.n)):
         at[group] = [first_row(schedule)] if group == ragged else _origins(body, box, group, table)
     k_body: list[Statement] = []
-    at_k = _origins(k_body, tiling.k, "k", table)
+    at_k = [ZERO] if ragged == "k" else _origins(k_body, tiling.k, "k", table)
     return TileCoords(tuple(body), at, tuple(k_body), at_k)
 
 
@@ -297,12 +297,19 @@ def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[s
             )
         else:
             calls += stage_copies(name, load)
+    rows: list[str] = []
+    if schedule.scheduler.ragged == "k":
+        sides = (("a", schedule.hopper.a.tma, plan.m), ("b", schedule.hopper.b.tma, plan.n))
+        maps = {name: (load.map, len(plan.l) + len(side)) for name, load, side in sides if load is not None}
+        ends, rows = summed_rows(schedule, maps)
+        outputs |= ends
+    const_k = "" if rows else "const "
     texts = [*coords.fixed("tile_coords", outputs, "TileCoords"), *coords.moving("k_coords", k_outputs, "KCoords")]
     head = "static GETT_DEVICE void load_stage(const Params& p, const TileCoords& t, int tile_k, "
     texts.append(
         f"  {head}gett::uint32 a, gett::uint32 b, gett::uint32 bar,\n"
         f"      const gett::Multicast& multicast_a, const gett::Multicast& multicast_b) {{\n"
-        "    const KCoords k = k_coords(p, tile_k);\n" + "\n".join(calls) + "\n  }"
+        f"    {const_k}KCoords k = k_coords(p, tile_k);\n" + "\n".join([*rows, *calls]) + "\n  }"
     )
     texts += stationary
     if schedule.tiling.mma_tiles > 1:

@@ -92,7 +92,9 @@ def smem_struct(smem: SmemPlan, more: Constants) -> str:
 
 
 def scheduler_class(schedule: Schedule) -> str:
-    """The class of `gett/kernels/scheduler`, which has the name of the record but where batches are grouped."""
+    """The class of `gett/kernels/scheduler`, which has the name of the record, as a rule."""
+    if schedule.scheduler.ragged == "k":
+        return "PersistentRaggedSums"
     return "PersistentBatches" if schedule.scheduler.group_l > 1 else type(schedule.scheduler).__name__
 
 

@@ -27,22 +27,20 @@ WHOLE = 64
 
 @dataclass(frozen=True, slots=True)
 class RaggedPlans:
-    """A ragged contraction whose rows are not summed.
+    """A ragged contraction.
 
     Attributes:
-        whole: The product of all rows.
-        usual: The same where each problem has its share of the rows, rounded up.
+        whole: The product of all rows. The ragged mode's strides are 16 bytes more than they are in tensors whose maps
+            are clipped: those of sums in A and B, of others in D. So no map has it in one dimension with another mode.
+        usual: The same where each problem has its share of the rows, rounded up; strides are as they are.
         group: The group that has the ragged mode and no other.
         row_length: Elements of that mode for each row: modes inside of it are fused with it.
-        d_step: Bytes in D from element to element of the mode. In `whole` they are 16 more, so that no map of D has
-            the mode in one dimension with another.
     """
 
     whole: GemmPlan
     usual: GemmPlan
-    group: Literal["m", "n"]
+    group: Literal["m", "n", "k"]
     row_length: int
-    d_step: int
 
 
 def ragged_contraction(modes: RaggedModes, tensors: Sequence[TensorSpec], arithmetic: Arithmetic) -> Contraction:
@@ -73,20 +71,23 @@ def problem_steps(modes: RaggedModes, tensors: Sequence[TensorSpec]) -> tuple[in
 def ragged_plans(
     modes: RaggedModes, tensors: Sequence[TensorSpec], arithmetic: Arithmetic, count: int
 ) -> RaggedPlans | None:
-    """The products; None where rows are summed, or one of the modes is empty, or the ragged one has one row."""
+    """The products; None where a mode is empty, or the ragged one has one row, or others are summed apart from it."""
     contraction = ragged_contraction(modes, tensors, arithmetic)
-    if modes.sums or count == 0 or 0 in contraction.extents:
+    if count == 0 or 0 in contraction.extents:
         return None
     plan = make_gemm_plan(contraction)
     ragged = contraction.names.index(modes.ragged)
-    group: Literal["m", "n"] = "m" if any(ragged in s.labels for s in plan.m) else "n"
-    own = plan.m if group == "m" else plan.n
-    mode = next((s for s in own if ragged in s.labels), None)
-    if mode is None:
+    groups: tuple[tuple[Literal["m", "n", "k"], tuple[Strided, ...]], ...]
+    groups = (("m", plan.m), ("n", plan.n), ("k", plan.k))
+    found = next(((group, own, s) for group, own in groups for s in own if ragged in s.labels), None)
+    if found is None:
         return None
+    group, own, mode = found
     rows, outer = _cut_behind(mode, ragged, contraction.extents)
     row_length = rows.extent // contraction.extents[ragged]
     rest = [s for s in own if s is not mode] + ([outer] if outer is not None else [])
+    if group == "k" and rest:
+        return None
     steps = problem_steps(modes, tensors)
     if plan.swapped:
         steps = steps[1], steps[0], steps[2]
@@ -95,15 +96,16 @@ def ragged_plans(
     plans = []
     for extent, shift in ((rows.extent, 16), (share * row_length, 0)):
         strides = list(rows.strides)
-        strides[D] += shift
+        for tensor in (A, B) if group == "k" else (D,):
+            strides[tensor] += shift
         along = [0 if shift else x * extent for x in rows.strides]
         problem = [step or x for step, x in zip((*steps, 0), along, strict=True)]
         numbered = _numbered(contraction, problem, ragged, share, count)
         batches = (*plan.l, *rest, Strided((len(contraction.names),), count, tuple(problem)))
-        mode = Strided(rows.labels, extent, tuple(strides))
+        own = (Strided(rows.labels, extent, tuple(strides)),)
         made = replace(plan, contraction=numbered, l=batches)
-        plans.append(replace(made, m=(mode,)) if group == "m" else replace(made, n=(mode,)))
-    return RaggedPlans(plans[0], plans[1], group, row_length, rows.strides[D])
+        plans.append(replace(made, **{group: own}))  # type: ignore[arg-type]
+    return RaggedPlans(plans[0], plans[1], group, row_length)
 
 
 def _cut_behind(mode: Strided, label: int, extents: Sequence[int]) -> tuple[Strided, Strided | None]:

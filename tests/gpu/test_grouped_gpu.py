@@ -196,6 +196,11 @@ PERSISTENT = (  # subscripts, extents, axes of the operands in memory from the s
     ("thk,ekn->htn", dict(t=333, e=7, k=64, n=128, h=3), None),
     ("tbk,ebkn->tbn", dict(t=333, e=7, k=64, n=128, b=2), None),
     ("tk,ekn->tn", dict(t=5000, e=300, k=128, n=16), None),
+    ("tk,tn->ekn", dict(t=3000, e=5, k=136, n=264), None),
+    ("tn,tk->enk", dict(t=700, e=40, k=64, n=256), None),
+    ("tbk,tbn->ekn", dict(t=333, e=7, k=64, n=128, b=3), None),
+    ("tbk,tbn->ebkn", dict(t=333, e=7, k=64, n=128, b=3), None),
+    ("tk,tn->ekn", dict(t=2000, e=300, k=64, n=64), None),
 )
 
 
@@ -235,6 +240,17 @@ def test_persistent_kernels_write_each_problem_and_nothing_else(
     assert bool((memory == 77).all())
 
 
+def test_numbers_that_are_none_stay_in_the_sums_of_their_problem() -> None:
+    sizes, at = dict(t=400, e=4, k=128, n=256), np.array([100, 101, 230, 300])
+    a, b = (integers(s, "float16", i) for i, s in enumerate(shapes("tk,tn->ekn", sizes)[:2]))
+    wanted = gett.ragged("tk,tn->ekn", a, b, at)
+    a[100] = a[300:] = np.nan
+    b[300:] = np.inf
+    found = cupy.asnumpy(gett.ragged("tk,tn->ekn", cupy.asarray(a), cupy.asarray(b), cupy.asarray(at)))
+    assert np.isnan(found[1]).all()
+    assert np.array_equal(np.delete(found, 1, 0), np.delete(wanted, 1, 0))
+
+
 @pytest.mark.parametrize("subscripts", ["tk,ekn->tn", "tk,enk->tn"])
 def test_numbers_that_are_none_stay_in_their_problem(subscripts: str) -> None:
     """A tile reads rows of the next problem; neither they nor the rows behind the last end reach its results."""
@@ -249,22 +265,23 @@ def test_numbers_that_are_none_stay_in_their_problem(subscripts: str) -> None:
     assert not found[300:].any()
 
 
-def test_clusters_make_tiles_of_one_problem() -> None:
+@pytest.mark.parametrize("subscripts", ["tk,ekn->tn", "tk,tn->ekn"])
+def test_clusters_make_tiles_of_one_problem(subscripts: str) -> None:
     """Schedules in clusters, and all others of a product, one after the other."""
     sizes, at = dict(t=3000, e=6, k=1024, n=1024), np.array([300, 300, 301, 1500, 2900, 2990])
-    subscripts, modes = "tk,ekn->tn", ragged_modes("tk,ekn->tn")
+    modes = ragged_modes(subscripts)
     a, b = (integers(s, "float16", i) for i, s in enumerate(shapes(subscripts, sizes)[:2]))
     x, y, ends = cupy.asarray(a), cupy.asarray(b), cupy.asarray(at)
     kind = cupy_kind()
     assert kind is not None
     if kind.arch(0) != "sm_90a":
         pytest.skip("tensor maps and wgmma are Hopper's")
-    wanted, out = gett.ragged(subscripts, a, b, at), cupy.empty((3000, 1024), "float16")
+    wanted, out = gett.ragged(subscripts, a, b, at), cupy.empty(shapes(subscripts, sizes)[2], "float16")
     tensors = [kind.describe(v) for v in (x, y, out)]
     plans = ragged_plans(modes, tensors, arithmetic_of(*tensors, None), 6)
     assert plans is not None
     found = ragged_schedules(plans, "sm_90a", "int64")
-    assert {s.scheduler.ragged for s in found} == {"m", "n"}
+    assert {s.scheduler.ragged for s in found} == ({"k"} if modes.sums else {"m", "n"})
     paired = [replace(s, scheduler=replace(s.scheduler, cluster=c)) for s in found[:2] for c in ((2, 1), (1, 2))]
     for schedule in [*found, *(in_cluster(s) for s in paired)]:
         kernel = render_kernel(plans.whole, schedule)

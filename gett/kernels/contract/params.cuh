@@ -50,6 +50,12 @@ concept RaggedTileParams =
     requires(const Params& p) { p.row_length; } &&      // rows of tiles that each row of the ragged mode has
     requires(const Params& p) { p.ragged_batches; };    // batches of a problem
 
+// Of those whose rows are summed.
+template <class Params>
+concept RaggedSumParams =
+    RaggedTileParams<Params> && PersistentParams<Params> &&
+    requires(const Params& p) { p.problem_tiles; };  // work tiles of a problem
+
 // Of kernels whose threads address A, or B.
 template <class Params>
 concept ParamsOfA =

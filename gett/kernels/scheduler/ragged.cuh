@@ -108,6 +108,42 @@ struct PersistentRagged : ClusterTiles<Traits> {
   }
 };
 
+// Where rows are summed: problems are batches, and the k-tiles of a work tile are those of its problem's rows. Loads
+// end at the last row, and what lies behind it is zero in shared memory.
+template <class Traits>
+  GETT_REQUIRES(contract::PersistentRaggedSums<Traits>)
+struct PersistentRaggedSums : ClusterTiles<Traits> {
+  typedef ClusterTiles<Traits> Base;
+  static constexpr int kSize = Base::kSize;
+  static constexpr bool kEachPanel = false, kEmptyTiles = true;
+  static_assert(!Traits::kSplit, "sums are whole");
+
+  // K-tiles of each problem.
+  static GETT_DEVICE int* counts() {
+    static __shared__ int count[Traits::kRaggedTable];
+    return count;
+  }
+  // Before the barrier that comes first in a kernel.
+  template <class Params> static GETT_DEVICE void start(const Params& p) {
+    if (threadIdx.x >= 32) return;
+    int* const count = counts();
+#pragma unroll 4
+    for (int e = threadIdx.x; e < p.problems; e += 32) {
+      const int rows = max(ragged_end(p, e) - ragged_end(p, e - 1), 0);
+      count[e] = (rows + Traits::kRaggedRows - 1) / Traits::kRaggedRows;
+    }
+  }
+
+  template <class Params> static GETT_DEVICE int first(const Params&) { return blockIdx.x / kSize; }
+  template <class Params> static GETT_DEVICE int end(const Params& p) { return p.tiles; }
+  template <class Params> static GETT_DEVICE int step(const Params&) { return gridDim.x / kSize; }
+  template <class Params> static GETT_DEVICE KTileRange k_tiles(const Params& p, int t, int) {
+    return {0, counts()[t / p.problem_tiles]};
+  }
+  GETT_DEVICE PersistentRaggedSums() {}
+  explicit GETT_DEVICE PersistentRaggedSums(int rank) : Base(rank) {}
+};
+
 // A kernel by such a scheduler.
 template <class Kernel, class Scheduler> struct RaggedGemm {
   template <class Params> static GETT_DEVICE void run(const Params& p) {

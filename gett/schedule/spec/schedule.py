@@ -123,12 +123,13 @@ class PersistentRagged(AnyScheduler):
     """One block a multiprocessor, which makes tiles of problems that are parts of the same tensors.
 
     The device's memory has the rows at which the problems end. The plan's last batch mode numbers the problems, and its
-    strides in the tensors that have the ragged mode are 0. The ragged mode is the only one of its group.
+    strides in the tensors that have the ragged mode are 0. The ragged mode is the only one of its group. Where that is
+    K, the rows of each problem are summed.
     """
 
     blocks: Count  # most blocks
-    # The group, `"m"` or `"n"`, of the ragged mode.
-    ragged: Annotated[str, OneOf(("m", "n"))] = field()
+    # The group, `"m"`, `"n"` or `"k"`, of the ragged mode.
+    ragged: Annotated[str, OneOf(("m", "n", "k"))] = field()
     row_length: Count  # elements of the ragged mode that each row has which the device numbers
     ends: Annotated[str, OneOf(("int32", "int64"))]  # dtype of the numbers of rows
     group_m: Count = 1  # tiles of M (of clusters, where there are any) that are visited together for reuse in L2

@@ -77,9 +77,11 @@ def grouped_texts() -> tuple[str, ...]:
         render_grouped(GroupedSchedule("sm_90a", "float64", "float64", *loads, True, tile, ragged, listed)).text
         for ragged, listed in ((None, False), (None, True), (Ragged("m", "int32"), False))
     ]
-    plans = RaggedCase("tk,ekn->tn", dict(t=512, e=4, k=512, n=512)).plans
-    assert plans is not None
-    return (*texts, render_kernel(plans.whole, ragged_schedules(plans, "sm_90a", "int32")[0]).source.text)
+    for subscripts in ("tk,ekn->tn", "tk,tn->ekn"):
+        plans = RaggedCase(subscripts, dict(t=512, e=4, k=512, n=512)).plans
+        assert plans is not None
+        texts.append(render_kernel(plans.whole, ragged_schedules(plans, "sm_90a", "int32")[0]).source.text)
+    return tuple(texts)
 
 
 @cache

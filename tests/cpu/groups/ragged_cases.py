@@ -8,11 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gett.codegen.records import TensorMapSpec
+from gett.codegen.records import Kernel, TensorMapSpec
+from gett.codegen.render import render_kernel
 from gett.groups.layouts import arithmetic_of
 from gett.groups.ragged import RaggedModes, ragged_modes
 from gett.groups.ragged_plans import RaggedPlans, ragged_plans
+from gett.groups.ragged_tiles import MOST_PROBLEMS, ragged_schedules
 from gett.ir.tensors import TensorSpec, parse_dtype
+from gett.schedule.spec.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -95,3 +98,65 @@ def places(tensor: TensorSpec) -> NDArray[np.int64]:
         along = np.arange(tensor.shape[axis]) * stride
         out += along.reshape([-1 if i == axis else 1 for i in range(len(tensor.shape))])
     return out
+
+
+SIZES = dict(t=700, e=40, k=64, n=136)
+FEW = dict(t=300, e=5, k=72, n=200)
+PERSISTENT = {
+    "rows": RaggedCase("tk,ekn->tn", SIZES),
+    "large": RaggedCase("tk,ekn->tn", dict(t=131072, e=64, k=2048, n=4096), "bfloat16"),
+    "weights": RaggedCase("tk,enk->tn", FEW),
+    "second": RaggedCase("ekn,tk->tn", FEW),
+    "inside": RaggedCase("thk,ekn->thn", dict(FEW, h=3)),
+    "outside": RaggedCase("thk,ekn->htn", dict(FEW, h=3)),
+    "batch": RaggedCase("tbk,ebkn->tbn", dict(FEW, b=2)),
+    "tokens": RaggedCase("tk,ekn->tn", dict(FEW, t=304), orders=("kt", "", "")),
+    "split": RaggedCase("tk,ekn->tn", dict(FEW, n=256)),  # a row of matrices is cut into those of a swizzle
+    "one": RaggedCase("tk,ekn->tn", dict(FEW, e=1)),
+    "gaps": RaggedCase("tk,ekn->tn", FEW, gap=8),
+    "few": RaggedCase("tk,ekn->tn", dict(FEW, n=16)),
+    "words": RaggedCase("tk,enk->tn", FEW, "float32", "tf32"),
+    "fragments": RaggedCase("tk,ekn->tn", FEW, "float32", "tf32"),
+    "transposed": RaggedCase("tk,ekn->tn", dict(FEW, t=304), "float32", "tf32", orders=("kt", "", "")),
+}
+SUMS = {
+    "sums": RaggedCase("tk,tn->ekn", FEW),
+    "sums-turned": RaggedCase("tn,tk->ekn", dict(FEW, n=256), orders=("", "", "enk")),
+    "sums-inside": RaggedCase("tbk,tbn->ekn", dict(FEW, t=100, b=3)),
+    "sums-batch": RaggedCase("tbk,tbn->ebkn", dict(FEW, b=2)),
+    "sums-one": RaggedCase("tk,tn->ekn", dict(FEW, e=1)),
+    "sums-words": RaggedCase("tk,tn->ekn", FEW, "float32", "tf32"),
+    "sums-large": RaggedCase("tk,tn->ekn", dict(t=131072, e=64, k=2048, n=4096)),
+}
+OTHERS = {
+    "sums-apart": RaggedCase("tbk,tbn->ekn", dict(FEW, b=3), orders=("btk", "btn", "")),
+    "sums-major": RaggedCase("tk,tn->ekn", dict(FEW, t=304), orders=("kt", "", "")),  # rows of A run along the sum
+    "columns": RaggedCase("tk,ekn->nt", SIZES),  # D's rows run along the ragged mode, which no map can clip
+    "odd": RaggedCase("tk,ekn->tn", dict(SIZES, n=135)),
+    "odd-k": RaggedCase("tk,ekn->tn", dict(SIZES, k=63)),
+    "ieee": RaggedCase("tk,ekn->tn", SIZES, "float32", "ieee"),
+    "double": RaggedCase("tk,ekn->tn", SIZES, "float64"),
+    "complex": RaggedCase("tk,ekn->tn", SIZES, "complex64"),
+    "single": RaggedCase("tk,ekn->tn", dict(SIZES, t=1)),
+    "none": RaggedCase("tk,ekn->tn", dict(SIZES, t=0)),
+    "many": RaggedCase("tk,ekn->tn", dict(SIZES, e=MOST_PROBLEMS + 1)),
+    "long": RaggedCase("tk,ekn->tn", dict(SIZES, t=2**31 - 1)),
+}
+ALL = PERSISTENT | SUMS
+ALL_ENDS = (
+    (0, 70, 70, 201, 260),
+    (1, 2, 130, 131, 300),
+    (0, 0, 0, 0, 0),
+    (0, 0, 0, 0, 300),
+    (-7, 40, 41, 290, 1 << 30),  # kept within the tensors
+)
+
+
+def schedules(case: RaggedCase, ends: str = "int32") -> list[Schedule]:
+    plans = case.plans
+    return [] if plans is None else ragged_schedules(plans, "sm_90a", ends)
+
+
+def kernel_of(case: RaggedCase, schedule: Schedule) -> Kernel:
+    assert case.plans is not None
+    return render_kernel(case.plans.whole, schedule)
