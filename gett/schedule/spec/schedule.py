@@ -131,7 +131,7 @@ class PersistentRagged(AnyScheduler):
     # The group, `"m"`, `"n"` or `"k"`, of the ragged mode.
     ragged: Annotated[str, OneOf(("m", "n", "k"))] = field()
     row_length: Count  # elements of the ragged mode that each row has which the device numbers
-    ends: Annotated[str, OneOf(("int32", "int64"))]  # dtype of the numbers of rows
+    ends: Text  # dtype of the numbers of rows
     group_m: Count = 1  # tiles of M (of clusters, where there are any) that are visited together for reuse in L2
     cluster: tuple[Count, Count] = (1, 1)  # neighbouring tiles along M and along N whose blocks share operands
 
