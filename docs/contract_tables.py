@@ -102,7 +102,14 @@ def parts() -> dict[str, str]:
 GROUPS = {
     "the main loops of warpgroups": ("WgmmaSS", "WgmmaRS", "WgmmaSplit", "WgmmaTf32", "DmmaTma"),
     "the stores of warpgroups": ("TmaStore", "VectorStore", "RowStore"),
-    "the persistent tile schedulers": ("PersistentRaster", "PersistentBatches", "PersistentPanel", "StreamK"),
+    "the persistent tile schedulers": (
+        "PersistentRaster",
+        "PersistentBatches",
+        "PersistentPanel",
+        "PersistentRagged",
+        "PersistentRaggedSums",
+        "StreamK",
+    ),
     "the stream kernels": ("StreamMap", "StreamSum", "StreamMatrix"),
 }
 """Concepts that often need the same, and how they are called together."""

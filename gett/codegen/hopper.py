@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from gett.codegen import traits
+from gett.codegen import ragged, traits
 from gett.codegen.common import entry, finish_kernel, named_counts, store_order, strides_of, work_tiles
 from gett.codegen.epilogue_op import extra_tensors, op_struct, tile_op
 from gett.codegen.gather import cosize, gather_index, gathered
@@ -73,14 +73,17 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
         k_struct, k = gather_index(t.k, strides_of(plan, plan.k, found), table)
         index += [k_struct, *(f.to_cpp() for f in k)]
     size = math.prod(schedule.cluster)
+    of_ends = schedule.scheduler.ragged != ""
     walks = cluster_tiles(t.m.tiles, t.n.tiles, schedule.cluster) * plan.extent_l * schedule.split_k
-    work, divided = work_tiles(schedule, walks)
+    work, divided = work_tiles(schedule, ragged.most_tiles(plan, schedule) if of_ends else walks)
     names, tiles = {**named_counts(plan, schedule), **work}, divided * size or t.tiles(plan.extent_l)
+    names |= ragged.counts(plan, schedule) if of_ends else {}
     names |= {f"cosize_{name}": cosize(plan, tensor) for name, tensor in found.items()}
     if len(names) % 2:
         names["unused"] = 0
     maps, extras = tensor_maps(schedule), len(contraction.extras)
-    params = declare_params(contraction, names, table, maps)
+    ends = ragged.scheduler_of(schedule).ends if of_ends else ""
+    params = declare_params(contraction, names, table, maps, ends=ends)
     packed = pack_params(names, table, len(maps), extras)
     kinds = {"a": _loaded(plan), "b": _loaded(plan), "c": data_type(dtype_c(contraction)).tma}
     kinds["d"] = data_type(contraction.d.dtype).tma
@@ -92,7 +95,7 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
     body, header = "\n".join(index), loop.kind.replace(" ", "_")
     text = (
         f'#include "gett/kernel/gemm.cuh"\n#include "gett/mainloop/{header}.cuh"\n'
-        f'#include "gett/epilogue/{STORE_HEADERS[type(epilogue.store)]}.cuh"\n\n{params}\n'
+        f'#include "gett/epilogue/{STORE_HEADERS[type(epilogue.store)]}.cuh"\n{ragged.HEADER * of_ends}\n{params}\n'
         f"{op_struct(contraction)}{hopper_traits(plan, schedule, order)}\n"
         f"{smem_places(schedule)}\nstruct Index {{\n{body}\n}};\n\n{wgmma}\n"
         f"typedef gett::{traits.scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
@@ -100,7 +103,7 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
         f"typedef gett::{type(loop).__name__}<MainloopTraits, Index, {atom}, Epilogue, Scheduler, Smem> "
         "Mainloop;\n"
         "typedef gett::Gemm<Mainloop, Epilogue, Scheduler, Smem> Kernel;\n\n"
-        f"{entry('gett_sm90', 'Kernel::run', f'{schedule.threads}, 1', size)}"
+        f"{entry('gett_sm90', ragged.FUNCTION if of_ends else 'Kernel::run', f'{schedule.threads}, 1', size)}"
     )
     # One block a multiprocessor; each walks tiles from its own number on.
     grid = (min(names["tiles"], schedule.shares) * size, 1, 1)
@@ -150,7 +153,9 @@ def hopper_traits(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int
     structs = (
         traits.problem_traits(plan),
         traits.tile_shape(schedule, _division(schedule)),
-        traits.scheduler_traits(schedule, order),
+        traits.scheduler_traits(
+            schedule, order, ragged.ragged_traits(plan, schedule) if schedule.scheduler.ragged else None
+        ),
         _mainloop(plan, schedule),
         traits.struct("StagedTileTraits", _staged_tile(schedule, order), "TileShape"),
         traits.struct("EpilogueTraits", _epilogue(plan, schedule, order), "StagedTileTraits"),

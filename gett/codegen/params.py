@@ -1,9 +1,9 @@
 """The one argument of every kernel: a struct passed by value, declared in C++ and packed in Python from one list.
 
-Layout: addresses of a, b, c, d and the workspace at 0, 8, ... 32; alpha at 48 and beta at 64 (16 bytes each, in the
-accumulator's type); named integers from 80; the addresses x0, x1, ... of the tensors that an epilogue's function reads;
-then the tables of `ParamTable`, and tensor maps at the next multiple of 64. Kernels spell types as `gett.hw.dtypes` has
-them.
+Layout: addresses of a, b, c, d and the workspace at 0, 8, ... 32; at 40 that of the rows at which problems end, where
+there are any; alpha at 48 and beta at 64 (16 bytes each, in the accumulator's type); named integers from 80; the
+addresses x0, x1, ... of the tensors that an epilogue's function reads; then the tables of `ParamTable`, and tensor maps
+at the next multiple of 64. Kernels spell types as `gett.hw.dtypes` has them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def factor_type(operand: Operand) -> str:
 
 
 POINTERS = (("a", 0), ("b", 8), ("c", 16), ("d", 24), ("workspace", 32))
-ALPHA, BETA, NAMED = 48, 64, 80
+ENDS, ALPHA, BETA, NAMED = 40, 48, 64, 80
 MAP_BYTES = 128
 
 
@@ -51,10 +51,12 @@ def declare_params(
     table: ParamTable,
     maps: Iterable[str] = (),
     factors: tuple[str, str] | None = None,
+    ends: str = "",
 ) -> str:
     """C++ text of `struct Params`: named integers, a table of strides, divisors and counts, maps of some roles.
 
-    `factors` are C++ types of A's and B's elements; by default that in which products are formed.
+    `factors` are C++ types of A's and B's elements; by default that in which products are formed. `ends` is the dtype
+    of the numbers of rows at which problems end, "" where there are none.
     """
     acc = cpp_type(data_type(contraction.dtype).accumulator)
     a, b = factors or (cpp_type(contraction.dtype),) * 2
@@ -64,7 +66,8 @@ def declare_params(
     return (
         "struct Params {\n"
         f"  const {a}* a;\n  const {b}* b;\n  const {c}* c;\n  {d}* d;\n  {acc}* workspace;\n"
-        f"  alignas(16) {acc} alpha;\n  alignas(16) {acc} beta;\n{integers}"
+        + (f"  const {cpp_type(ends)}* ends;\n" if ends else "")
+        + f"  alignas(16) {acc} alpha;\n  alignas(16) {acc} beta;\n{integers}"
         f"{'' if len(names) % 2 == 0 else '  int pad;' + chr(10)}"
         + "".join(f"  const {cpp_type(x.dtype)}* x{i};\n" for i, x in enumerate(contraction.extras))
         + table.declare()

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from gett.codegen.hopper import render_hopper
 from gett.codegen.multistage import render_multistage
 from gett.codegen.packed import render_packed
+from gett.codegen.ragged import with_ends
 from gett.codegen.records import Kernel
 from gett.codegen.stream import render_stream, render_stream_matrix
+from gett.codegen.tma import tensor_maps
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan
 from gett.schedule.mainloops.table import HOPPER_KINDS
@@ -32,4 +34,5 @@ def render_kernel(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """
     if schedule.packing is not None:
         return render_packed(plan, schedule, render_kernel)
-    return _RENDER[type(schedule.mainloop)](lower_plan(plan, schedule.tiling, schedule.precision), schedule)
+    made = _RENDER[type(schedule.mainloop)](lower_plan(plan, schedule.tiling, schedule.precision), schedule)
+    return with_ends(made, tensor_maps(schedule)) if schedule.scheduler.ragged else made

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
+from gett.codegen.ragged import clipped_rows, first_row, summed_rows
 from gett.codegen.tiles import Statement, decode, members, tile_origins
 from gett.ir.gemm import GemmPlan
-from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
-from gett.schedule.spec.schedule import Schedule, Tiling
+from gett.schedule.spec.schedule import Schedule
 from layouts.box import Box
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
@@ -154,9 +154,9 @@ class TileCoords:
         fixed = _coordinates(made, [*tile, *(ZERO for _ in self.at_k)])
         return fixed, _coordinates(made, [ZERO for _ in tile] + self.at_k)
 
-    def fixed(self, name: str, outputs: Mapping[str, Expr], kind: str) -> list[str]:
-        """The struct `kind` and the function `name` of a tile that fills it."""
-        function = Function(name, ("tile_m", "tile_n", "l"), self.body, tuple(outputs.items()), kind)
+    def fixed(self, name: str, outputs: Mapping[str, Expr], kind: str, more: Sequence[Statement] = ()) -> list[str]:
+        """The struct `kind` and the function `name` of a tile that fills it, with further statements."""
+        function = Function(name, ("tile_m", "tile_n", "l"), (*self.body, *more), tuple(outputs.items()), kind)
         return [members(kind, ints=outputs), function.to_cpp()]
 
     def moving(self, name: str, outputs: Mapping[str, Expr], kind: str) -> list[str]:
@@ -164,17 +164,22 @@ class TileCoords:
         function = Function(name, ("tile_k",), self.k_body, tuple(outputs.items()), kind)
         return [members(kind, ints=outputs), function.to_cpp()]
 
-    def store(self, epilogue: Epilogue, n: Box) -> list[str]:
+    def store(self, schedule: Schedule) -> list[str]:
         """The copies of a staged tile to D, and those that bring C's; nothing where no map stores it.
 
-        `n` is the tile's box of N, whose last tiled dimension parts divide.
+        Parts divide the last tiled dimension of the tile's box of N.
         """
+        epilogue, n = schedule.epilogue, schedule.tiling.n
         store, c = epilogue.store.tma, epilogue.source_map
         if store is None:
             return []
         d, exchange = store.map, store.exchange
         at = [*self.at["l"], *self.at["m"], *self.at["n"]]
         outputs = {f"d{i}": x for i, x in enumerate(_coordinates(d, at))}
+        body: list[Statement] = []
+        if (group := schedule.scheduler.ragged) in ("m", "n"):
+            body, rows = clipped_rows(schedule, d, len(self.at["l"]) + (group == "n") * len(self.at["m"]))
+            outputs |= rows
         fields = list(outputs)
         more = "" if exchange is None else ", int rank"
         if store.subtiles > 1:  # the next part lies further on along the last tiled dimension of N
@@ -194,7 +199,7 @@ class TileCoords:
             inputs = "const Params& p, const StoreCoords& t, gett::uint32 to, gett::uint32 bar"
             head = f"static GETT_DEVICE void load_c({inputs})"
             functions.append(tile_copies(head, "gett::tma_load(to + {start}, &p.map_c, bar, ", c, fields))
-        return [*self.fixed("store_coords", outputs, "StoreCoords"), *functions]
+        return [*self.fixed("store_coords", outputs, "StoreCoords", body), *functions]
 
 
 def tile_copies(head: str, call: str, made: TmaMap, fields: Sequence[str]) -> str:
@@ -232,16 +237,15 @@ def _step(x: tuple[int, ...], y: tuple[int, ...] | None = None) -> tuple[int, ..
     return tuple(b - a for a, b in zip(x, y or x, strict=True))
 
 
-def tile_coords(plan: GemmPlan, tiling: Tiling, table: ParamTable) -> TileCoords:
+def tile_coords(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> TileCoords:
     """Where the tiles of a lowered plan begin."""
     body: list[Statement] = []
-    at = {
-        "l": decode(body, var("l"), [table.divisor(s.extent) for s in plan.l], "xl") if plan.l else [],
-        "m": _origins(body, tiling.m, "m", table),
-        "n": _origins(body, tiling.n, "n", table),
-    }
+    tiling, ragged = schedule.tiling, schedule.scheduler.ragged
+    at = {"l": decode(body, var("l"), [table.divisor(s.extent) for s in plan.l], "xl") if plan.l else []}
+    for group, box in (("m", tiling.m), ("n", tiling.n)):
+        at[group] = [first_row(schedule)] if group == ragged else _origins(body, box, group, table)
     k_body: list[Statement] = []
-    at_k = _origins(k_body, tiling.k, "k", table)
+    at_k = [ZERO] if ragged == "k" else _origins(k_body, tiling.k, "k", table)
     return TileCoords(tuple(body), at, tuple(k_body), at_k)
 
 
@@ -272,7 +276,7 @@ def _coordinates(made: TmaMap, coordinates: list[Expr]) -> list[Expr]:
 
 def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[str]:
     """Coordinates of the boxes and the functions that issue the copies of a stage and of a tile of D."""
-    coords = tile_coords(plan, schedule.tiling, table)
+    coords = tile_coords(plan, schedule, table)
     outputs: dict[str, Expr] = {}
     k_outputs: dict[str, Expr] = {}
     calls: list[str] = []
@@ -293,17 +297,24 @@ def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[s
             )
         else:
             calls += stage_copies(name, load)
+    rows: list[str] = []
+    if schedule.scheduler.ragged == "k":
+        sides = (("a", schedule.hopper.a.tma, plan.m), ("b", schedule.hopper.b.tma, plan.n))
+        maps = {name: (load.map, len(plan.l) + len(side)) for name, load, side in sides if load is not None}
+        ends, rows = summed_rows(schedule, maps)
+        outputs |= ends
+    const_k = "" if rows else "const "
     texts = [*coords.fixed("tile_coords", outputs, "TileCoords"), *coords.moving("k_coords", k_outputs, "KCoords")]
     head = "static GETT_DEVICE void load_stage(const Params& p, const TileCoords& t, int tile_k, "
     texts.append(
         f"  {head}gett::uint32 a, gett::uint32 b, gett::uint32 bar,\n"
         f"      const gett::Multicast& multicast_a, const gett::Multicast& multicast_b) {{\n"
-        "    const KCoords k = k_coords(p, tile_k);\n" + "\n".join(calls) + "\n  }"
+        f"    {const_k}KCoords k = k_coords(p, tile_k);\n" + "\n".join([*rows, *calls]) + "\n  }"
     )
     texts += stationary
     if schedule.tiling.mma_tiles > 1:
         texts.append(_next_mma_tile(plan, schedule))
-    return [*texts, *coords.store(schedule.epilogue, schedule.tiling.n), prefetch(tensor_maps(schedule))]
+    return [*texts, *coords.store(schedule), prefetch(tensor_maps(schedule))]
 
 
 def _next_mma_tile(plan: GemmPlan, schedule: Schedule) -> str:
@@ -319,7 +330,7 @@ def _next_mma_tile(plan: GemmPlan, schedule: Schedule) -> str:
 def slab_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[str]:
     """Coordinates of the boxes, the copy of a k-tile of A, that of slab `s` of B, and that of a tile of D."""
     loop, cluster = schedule.loop(WgmmaRS), schedule.cluster
-    coords = tile_coords(plan, schedule.tiling, table)
+    coords = tile_coords(plan, schedule, table)
     texts: list[str] = []
     for name, load, side in (("a", loop.a, "m"), ("b", loop.b, "n")):
         fixed, moving = ({f"x{i}": x for i, x in enumerate(found)} for found in coords.coordinates(load.map, side))
@@ -346,4 +357,4 @@ def slab_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[st
         "  static GETT_DEVICE void load_b(const Params& p, const TileCoordsB& t, const KCoordsB& k, int s,\n"
         f"      gett::uint32 to, gett::uint32 bar) {{\n    gett::{call}{', '.join(moved)});\n  }}"
     )
-    return [*texts, *coords.store(schedule.epilogue, schedule.tiling.n), prefetch(tensor_maps(schedule))]
+    return [*texts, *coords.store(schedule), prefetch(tensor_maps(schedule))]

@@ -53,8 +53,11 @@ def tile_shape(schedule: Schedule, more: Constants) -> str:
     return struct("TileShape", {**block, "kBoxMN": t.m.size * t.n.size * t.batches, **more}, "ProblemTraits")
 
 
-def scheduler_traits(schedule: Schedule, order: Sequence[tuple[str, int]]) -> str:
-    """The struct `SchedulerTraits`: partial tiles, clusters and panels; `order` has tiled dimensions by D's stride."""
+def scheduler_traits(schedule: Schedule, order: Sequence[tuple[str, int]], more: Constants | None = None) -> str:
+    """The struct `SchedulerTraits`: partial tiles, clusters and panels; `order` has tiled dimensions by D's stride.
+
+    `more` are constants of schedulers that read the ends of problems.
+    """
     along_m = bool(order) and order[0][0] == "m"
     constants: dict[str, bool | int | str] = {"kSplit": schedule.split_k > 1, "kPartialsAlongM": along_m}
     scheduler, exchange = schedule.scheduler, schedule.epilogue.store.exchange
@@ -66,8 +69,8 @@ def scheduler_traits(schedule: Schedule, order: Sequence[tuple[str, int]]) -> st
         }
     if scheduler.tensor:
         constants |= {"kPanelA": scheduler.tensor == "a", "kOnePanel": scheduler.one_panel}
-    if scheduler.stream_k:
-        return struct("SchedulerTraits", constants, more=["typedef ::Params Params;"])
+    if scheduler.stream_k or more:
+        return struct("SchedulerTraits", {**constants, **(more or {})}, more=["typedef ::Params Params;"])
     if scheduler.tensor or not scheduler.persistent:
         return struct("SchedulerTraits", constants)
     clusters = scheduler.cluster_order
@@ -89,7 +92,9 @@ def smem_struct(smem: SmemPlan, more: Constants) -> str:
 
 
 def scheduler_class(schedule: Schedule) -> str:
-    """The class of `gett/kernels/scheduler`, which has the name of the record but where batches are grouped."""
+    """The class of `gett/kernels/scheduler`, which has the name of the record, as a rule."""
+    if schedule.scheduler.ragged == "k":
+        return "PersistentRaggedSums"
     return "PersistentBatches" if schedule.scheduler.group_l > 1 else type(schedule.scheduler).__name__
 
 

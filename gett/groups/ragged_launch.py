@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -12,19 +12,27 @@ from numpy.typing import NDArray
 
 from gett.arrays.kinds import ArrayKind
 from gett.codegen.grouped import RaggedFigures, mode_tables, ragged_kernel
-from gett.errors import ScheduleError
+from gett.codegen.records import Kernel
+from gett.codegen.render import render_kernel
+from gett.errors import PoorKernelError, ScheduleError
 from gett.groups.launches import packed
 from gett.groups.layouts import GROUPS, Asked, Layout, arithmetic_of, as_product, whole_strides
 from gett.groups.ragged import RaggedModes
+from gett.groups.ragged_plans import problem_steps, ragged_contraction, ragged_plans
+from gett.groups.ragged_tiles import ragged_schedules
 from gett.groups.table import MOST_TILES
 from gett.groups.tiles import Majors, schedule_of, tile_for
-from gett.ir.build import address, make_contraction
 from gett.ir.gemm import A, B, itemsize
 from gett.ir.tensors import TensorSpec
+from gett.jit.compile import compile_kernel
 from gett.runtime.device import CupyHost
 from gett.runtime.driver import load_driver
 from gett.runtime.grouped import GroupedExecutable, compile_grouped
 from gett.schedule.spec.grouped import GroupedSchedule, Ragged
+from gett.schedule.spec.schedule import Schedule
+
+ATTEMPTS = 4
+"""Persistent kernels that may compile badly before the one that reads tables is taken."""
 
 
 class RaggedLaunch:
@@ -54,17 +62,22 @@ class RaggedLaunch:
         count: int,
         precision: Asked,
     ) -> None:
-        layout, problem_step = ragged_layout(modes, tensors, precision)
-        found = ragged_schedule(layout, problem_step, kind.arch(device), tensors, ends, count)
-        self.schedule, figures, tiles = found
-        self._swapped = layout.swapped
-        host = CupyHost()
+        host, arch = CupyHost(), kind.arch(device)
+        self.schedule: GroupedSchedule | Schedule
         self._stream = kind.stream
+        self._addresses: dict[str, int] = {}
+        self._executable: GroupedExecutable | None = None
+        if (made := persistent_kernel(modes, tensors, arch, ends, count, precision)) is not None:
+            self.schedule, self._swapped = made.schedule, made.swapped
+            self._executable = GroupedExecutable(made.kernel, made.cubin, host, load_driver())
+            return
+        layout, problem_step = ragged_layout(modes, tensors, precision)
+        self.schedule, figures, tiles = ragged_schedule(layout, problem_step, arch, tensors, ends, count)
+        self._swapped = layout.swapped
         memory, places = packed(ragged_tables(layout))
         self._tables = kind.from_host(memory)
         base = kind.pointer(self._tables)
         self._addresses = {"layouts": base + places[0], "modes": base + places[1]}
-        self._executable: GroupedExecutable | None = None
         if tiles:
             source, cubin = compile_grouped(self.schedule)
             kernel = ragged_kernel(self.schedule, source, tiles, figures)
@@ -84,6 +97,46 @@ class RaggedLaunch:
         self._executable.run_at({"a": a, "b": b, "d": d, "ends": ends, **self._addresses}, self._stream())
 
 
+@dataclass(frozen=True, slots=True)
+class Persistent:
+    """A persistent kernel of a ragged contraction.
+
+    Attributes:
+        schedule: How it runs.
+        kernel: Its text and launch.
+        cubin: Of the text.
+        swapped: Whether the second operand is A.
+    """
+
+    schedule: Schedule
+    kernel: Kernel
+    cubin: bytes
+    swapped: bool
+
+
+def persistent_kernel(
+    modes: RaggedModes, tensors: Sequence[TensorSpec], arch: str, ends: str, count: int, precision: Asked
+) -> Persistent | None:
+    """The persistent kernel of a ragged contraction, None where no good one takes it.
+
+    Raises:
+        DTypeError, PrecisionError: There is no such product.
+        CompileError, MissingPackageError: There is no compiler that takes the kernel.
+    """
+    a, b, d = tensors
+    plans = ragged_plans(modes, tensors, arithmetic_of(a, b, d, precision), count)
+    if plans is None:
+        return None
+    for schedule in ragged_schedules(plans, arch, ends)[:ATTEMPTS]:
+        kernel = render_kernel(plans.whole, schedule)
+        try:
+            cubin = compile_kernel(kernel.source, arch)
+        except PoorKernelError:
+            continue
+        return Persistent(schedule, kernel, cubin, plans.whole.swapped != schedule.tiling.swap_ab)
+    return None
+
+
 def ragged_layout(
     modes: RaggedModes, tensors: Sequence[TensorSpec], precision: Asked
 ) -> tuple[Layout, tuple[int, int, int]]:
@@ -94,23 +147,11 @@ def ragged_layout(
     """
     a, b, d = tensors
     arithmetic = arithmetic_of(a, b, d, precision)
-    names = tuple(dict.fromkeys("".join(modes.terms).replace(modes.problem, "")))
-    extents = [0] * len(names)
-    operands = []
-    for term, x in zip(modes.terms, tensors, strict=True):
-        axes = [i for i, label in enumerate(term) if label != modes.problem]
-        numbers = [names.index(term[i]) for i in axes]
-        one = replace(x, shape=tuple(x.shape[i] for i in axes), strides=tuple(x.strides[i] for i in axes))
-        for number, extent in zip(numbers, one.shape, strict=True):
-            extents[number] = extent
-        operands.append((numbers, one))
-    first, second, own = (address(numbers, x, extents, x.conj and x.dtype.kind == "c") for numbers, x in operands)
-    contraction = make_contraction(names, extents, first, second, own, None, arithmetic.dtype, arithmetic.precision)
+    contraction = ragged_contraction(modes, tensors, arithmetic)
     alone = contraction.names.index(modes.ragged)
     layout = as_product(contraction, d, arithmetic.read, arithmetic.whole and whole_strides(tensors), alone)
-    steps = [x.strides[term.index(modes.problem)] if modes.problem in term else 0
-             for term, x in zip(modes.terms, tensors, strict=True)]  # fmt: skip
-    return layout, (steps[1], steps[0], steps[2]) if layout.swapped else (steps[0], steps[1], steps[2])
+    steps = problem_steps(modes, tensors)
+    return layout, (steps[1], steps[0], steps[2]) if layout.swapped else steps
 
 
 def ragged_schedule(

@@ -56,6 +56,8 @@ class GroupedExecutable:
         self._module.users.add(self)
         functions = {x.entry: self._module.function(x.entry, x.smem_bytes) for x in kernel.launches}
         self._block = ArgumentBlock(driver, kernel, functions)
+        for name, value in (("alpha", 1), ("beta", 0)):
+            self._block.write_scalar(name, value)
         self._lock = threading.Lock()
 
     def run_at(self, addresses: Mapping[str, int], stream: int) -> None:
@@ -69,6 +71,11 @@ class GroupedExecutable:
             for role, address in addresses.items():
                 for word in block.pointers[role]:
                     block.words[word] = address
+            for role, tensor_map in block.maps:
+                tensor_map.point_at(addresses[role])
+            for role, shift, place in block.moved:
+                assert not isinstance(place, int)
+                place.point_at(addresses[role] + shift)
             self._launch_on(stream)
 
     def _launch_on(self, stream: int) -> None:

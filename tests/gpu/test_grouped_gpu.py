@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,19 @@ import pytest
 from numpy.typing import NDArray
 
 import gett
+from gett.arrays.kinds import cupy_kind
+from gett.codegen.render import render_kernel
+from gett.groups.layouts import arithmetic_of
+from gett.groups.ragged import ragged_modes
+from gett.groups.ragged_launch import persistent_kernel
+from gett.groups.ragged_plans import ragged_plans
+from gett.groups.ragged_tiles import ragged_schedules
+from gett.jit.compile import compile_kernel
+from gett.runtime.device import CupyHost
+from gett.runtime.driver import load_driver
+from gett.runtime.grouped import GroupedExecutable
+from gett.schedule.search.tma import multicast
+from gett.schedule.spec.schedule import Schedule
 
 cupy = pytest.importorskip("cupy")
 
@@ -167,6 +181,126 @@ def test_ragged_contractions_are_exact(subscripts: str, dtype: str, ends_dtype: 
     out = cupy.full(shapes(subscripts, sizes)[2], 77, dtype)
     gett.ragged(subscripts, cupy.asarray(a), cupy.asarray(b), cupy.asarray(at.astype(ends_dtype)), out=out)
     assert np.array_equal(cupy.asnumpy(out), gett.ragged(subscripts, a, b, at))
+
+
+PERSISTENT = (  # subscripts, extents, axes of the operands in memory from the slowest on
+    ("tk,ekn->tn", dict(t=700, e=40, k=64, n=136), None),
+    ("tk,ekn->tn", dict(t=3000, e=5, k=520, n=1000), None),
+    ("tk,enk->tn", dict(t=3000, e=5, k=520, n=1000), None),
+    ("ekn,tk->tn", dict(t=1000, e=3, k=64, n=256), None),
+    ("tk,ekn->tn", dict(t=1000, e=1, k=200, n=72), None),
+    ("tk,ekn->tn", dict(t=64, e=64, k=256, n=512), None),
+    ("tk,ekn->tn", dict(t=1024, e=4, k=128, n=256), ("kt", "ekn")),
+    ("tk,enk->tn", dict(t=1024, e=4, k=128, n=256), ("kt", "ekn")),
+    ("thk,ekn->thn", dict(t=333, e=7, k=64, n=128, h=3), None),
+    ("thk,ekn->htn", dict(t=333, e=7, k=64, n=128, h=3), None),
+    ("tbk,ebkn->tbn", dict(t=333, e=7, k=64, n=128, b=2), None),
+    ("tk,ekn->tn", dict(t=5000, e=300, k=128, n=16), None),
+    ("tk,tn->ekn", dict(t=3000, e=5, k=136, n=264), None),
+    ("tn,tk->enk", dict(t=700, e=40, k=64, n=256), None),
+    ("tbk,tbn->ekn", dict(t=333, e=7, k=64, n=128, b=3), None),
+    ("tbk,tbn->ebkn", dict(t=333, e=7, k=64, n=128, b=3), None),
+    ("tk,tn->ekn", dict(t=2000, e=300, k=64, n=64), None),
+)
+
+
+def laid(values: NDArray[Any], term: str, order: str | None) -> Any:
+    """An array on the device whose axes lie in memory in an order."""
+    at = [term.index(x) for x in order or term]
+    return cupy.asarray(values.transpose(at).copy()).transpose(np.argsort(at))
+
+
+@pytest.mark.parametrize("kind", ["random", "one", "none", "even"])
+@pytest.mark.parametrize("ends_dtype", ["int32", "int64"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("number", range(len(PERSISTENT)))
+def test_persistent_kernels_write_each_problem_and_nothing_else(
+    number: int, dtype: str, ends_dtype: str, kind: str
+) -> None:
+    """Rows of D have gaps behind them, which stay as they were, as do the rows before and behind it."""
+    subscripts, sizes, orders = PERSISTENT[number]
+    modes = ragged_modes(subscripts)
+    at = ends_of(kind, sizes["e"], sizes["t"])
+    a, b = (integers(s, dtype, i) for i, s in enumerate(shapes(subscripts, sizes)[:2]))
+    x, y = (laid(v, t, o) for v, t, o in zip((a, b), modes.terms, orders or (None, None), strict=False))
+    ends = cupy.asarray(at.astype(ends_dtype))
+    *outer, n = shapes(subscripts, sizes)[2]
+    memory = cupy.full((outer[0] + 300, *outer[1:], n + 8), 77, dtype)
+    out = memory[150:-150, ..., :n]
+    precision = "tf32" if dtype == "float32" else None
+    kind_of_array = cupy_kind()
+    assert kind_of_array is not None
+    tensors = [kind_of_array.describe(v) for v in (x, y, out)]
+    arch = kind_of_array.arch(0)
+    if arch == "sm_90a":
+        assert persistent_kernel(modes, tensors, arch, ends_dtype, sizes["e"], precision) is not None
+    gett.ragged(subscripts, x, y, ends, out=out, precision=precision)
+    assert np.array_equal(cupy.asnumpy(out), gett.ragged(subscripts, a, b, at))
+    memory[150:-150, ..., :n] = 77
+    assert bool((memory == 77).all())
+
+
+def test_numbers_that_are_none_stay_in_the_sums_of_their_problem() -> None:
+    sizes, at = dict(t=400, e=4, k=128, n=256), np.array([100, 101, 230, 300])
+    a, b = (integers(s, "float16", i) for i, s in enumerate(shapes("tk,tn->ekn", sizes)[:2]))
+    wanted = gett.ragged("tk,tn->ekn", a, b, at)
+    a[100] = a[300:] = np.nan
+    b[300:] = np.inf
+    found = cupy.asnumpy(gett.ragged("tk,tn->ekn", cupy.asarray(a), cupy.asarray(b), cupy.asarray(at)))
+    assert np.isnan(found[1]).all()
+    assert np.array_equal(np.delete(found, 1, 0), np.delete(wanted, 1, 0))
+
+
+@pytest.mark.parametrize("subscripts", ["tk,ekn->tn", "tk,enk->tn"])
+def test_numbers_that_are_none_stay_in_their_problem(subscripts: str) -> None:
+    """A tile reads rows of the next problem; neither they nor the rows behind the last end reach its results."""
+    sizes, at = dict(t=400, e=4, k=128, n=256), np.array([100, 101, 230, 300])
+    a, b = (integers(s, "float16", i) for i, s in enumerate(shapes(subscripts, sizes)[:2]))
+    wanted = gett.ragged(subscripts, a, b, at)
+    a[100] = a[300:] = np.nan
+    b[1] = np.inf
+    found = cupy.asnumpy(gett.ragged(subscripts, cupy.asarray(a), cupy.asarray(b), cupy.asarray(at)))
+    assert np.isnan(found[100]).all()
+    assert np.array_equal(np.delete(found, 100, 0), np.delete(wanted, 100, 0))
+    assert not found[300:].any()
+
+
+@pytest.mark.parametrize("subscripts", ["tk,ekn->tn", "tk,tn->ekn"])
+def test_clusters_make_tiles_of_one_problem(subscripts: str) -> None:
+    """Schedules in clusters, and all others of a product, one after the other."""
+    sizes, at = dict(t=3000, e=6, k=1024, n=1024), np.array([300, 300, 301, 1500, 2900, 2990])
+    modes = ragged_modes(subscripts)
+    a, b = (integers(s, "float16", i) for i, s in enumerate(shapes(subscripts, sizes)[:2]))
+    x, y, ends = cupy.asarray(a), cupy.asarray(b), cupy.asarray(at)
+    kind = cupy_kind()
+    assert kind is not None
+    if kind.arch(0) != "sm_90a":
+        pytest.skip("tensor maps and wgmma are Hopper's")
+    wanted, out = gett.ragged(subscripts, a, b, at), cupy.empty(shapes(subscripts, sizes)[2], "float16")
+    tensors = [kind.describe(v) for v in (x, y, out)]
+    plans = ragged_plans(modes, tensors, arithmetic_of(*tensors, None), 6)
+    assert plans is not None
+    found = ragged_schedules(plans, "sm_90a", "int64")
+    assert {s.scheduler.ragged for s in found} == ({"k"} if modes.sums else {"m", "n"})
+    paired = [replace(s, scheduler=replace(s.scheduler, cluster=c)) for s in found[:2] for c in ((2, 1), (1, 2))]
+    for schedule in [*found, *(in_cluster(s) for s in paired)]:
+        kernel = render_kernel(plans.whole, schedule)
+        cubin = compile_kernel(kernel.source, "sm_90a", allow_spills=True)
+        out[...] = 77
+        executable = GroupedExecutable(kernel, cubin, CupyHost(), load_driver())
+        roles = (x, y) if plans.whole.swapped == schedule.tiling.swap_ab else (y, x)
+        addresses = dict(zip("abd", (v.data.ptr for v in (*roles, out)), strict=True))
+        executable.run_at({**addresses, "ends": ends.data.ptr}, cupy.cuda.get_current_stream().ptr)
+        assert np.array_equal(cupy.asnumpy(out), wanted), schedule
+
+
+def in_cluster(schedule: Schedule) -> Schedule:
+    """The schedule with operands that blocks of its cluster share."""
+    loop, (m, n) = schedule.hopper, schedule.cluster
+    a, b = loop.a.tma, loop.b.tma
+    assert a is not None
+    assert b is not None
+    return replace(schedule, mainloop=replace(schedule.mainloop, a=multicast(a, n), b=multicast(b, m)))
 
 
 def test_sizes_change_between_calls_and_in_a_graph() -> None:

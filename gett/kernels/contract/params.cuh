@@ -41,6 +41,21 @@ concept StreamKParams =
     requires(const Params& p) { p.share_k_tiles; } &&                       // k-tiles of a share
     requires(const Params& p) { p.longer_shares; };                         // shares that have one more
 
+// Of persistent kernels whose problems are parts of the same tensors.
+template <class Params>
+concept RaggedTileParams =
+    RasterParams<Params> && requires(const Params& p) { p.ends; } &&  // where the rows of each problem end
+    requires(const Params& p) { p.problems; } &&                      // how many problems there are
+    requires(const Params& p) { p.rows; } &&                          // extent of the ragged mode
+    requires(const Params& p) { p.row_length; } &&      // rows of tiles that each row of the ragged mode has
+    requires(const Params& p) { p.ragged_batches; };    // batches of a problem
+
+// Of those whose rows are summed.
+template <class Params>
+concept RaggedSumParams =
+    RaggedTileParams<Params> && PersistentParams<Params> &&
+    requires(const Params& p) { p.problem_tiles; };  // work tiles of a problem
+
 // Of kernels whose threads address A, or B.
 template <class Params>
 concept ParamsOfA =

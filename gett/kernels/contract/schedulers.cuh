@@ -39,6 +39,23 @@ concept StreamK =
     requires { typename SchedulerTraits::Params; } &&  // the argument
     StreamKParams<typename SchedulerTraits::Params>;
 
+// Of the tile schedulers that read the ends of problems.
+template <class SchedulerTraits>
+concept Ragged =
+    Clusters<SchedulerTraits> &&
+    requires { typename SchedulerTraits::Params; } &&  // the argument
+    RaggedTileParams<typename SchedulerTraits::Params> &&
+    requires { SchedulerTraits::kRaggedRows; } &&      // rows of a tile along the ragged mode
+    requires { SchedulerTraits::kRaggedTable; };       // problems for which shared memory has room
+
+template <class SchedulerTraits>
+concept PersistentRagged =
+    Ragged<SchedulerTraits> &&
+    requires { SchedulerTraits::kRaggedM; };    // whether the ragged mode is in M; else it is in N
+
+template <class SchedulerTraits>
+concept PersistentRaggedSums = Ragged<SchedulerTraits> && RaggedSumParams<typename SchedulerTraits::Params>;
+
 template <class SchedulerTraits>
 concept PersistentPanel =
     Clusters<SchedulerTraits> &&

@@ -98,9 +98,9 @@ struct WgmmaSS {
 #pragma unroll 1
       for (int mma_tile = 0; mma_tile < Traits::kMmaTilesPerStoreTile; ++mma_tile) {
         typename Sums::Accumulators acc;
-        // Where a slice may be empty the accumulators start as zeros; else the first product overwrites them. Zeros
+        // Where a tile may be empty the accumulators start as zeros; else the first product overwrites them. Zeros
         // also end the life of the tile before, whose registers an epilogue that stores rows needs.
-        if constexpr (Scheduler::kSplit || Store::kStoresRows || kSparing) Sums::zero(acc);
+        if constexpr (Scheduler::kEmptyTiles || Store::kStoresRows || kSparing) Sums::zero(acc);
         if (mma_tile == 0) epilogue.prepare(p, id);
         if constexpr (Traits::kPingPong) named_barrier_sync(NamedBarrier::kOrder + group, 256);
         int released = -1;

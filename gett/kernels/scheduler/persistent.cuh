@@ -26,6 +26,7 @@ struct Multicast { uint32 part, mask; };
 template <class Traits> struct ClusterTiles {
   static constexpr int kM = Traits::kClusterM, kN = Traits::kClusterN, kSize = kM * kN;
   static constexpr bool kSplit = Traits::kSplit, kPartialsAlongM = Traits::kPartialsAlongM;
+  static constexpr bool kEmptyTiles = kSplit;  // whether a work tile may have no k-tiles
   int m_, n_;
 
   GETT_DEVICE ClusterTiles() : m_(0), n_(0) {

@@ -47,9 +47,11 @@ def whole_operands(x: Lowered, source: str) -> Reasons:
 
 
 def scheduler(x: Lowered) -> Reasons:
-    """Blocks are persistent; there are enough for a cluster, which begin in some order."""
+    """Blocks are persistent; there are enough for a cluster, which begin in some order; the plan says which tiles."""
     made, order = x.s.scheduler, x.s.scheduler.cluster_order
-    if not made.persistent:
+    if made.ragged:
+        yield f"a {type(made).__name__} reads the ends of problems, which the plan has not"
+    elif not made.persistent:
         yield "Hopper blocks are persistent, this one makes 1 tile and ends"
     elif not x.blocks <= made.blocks <= x.facts.sm_count * x.facts.blocks_per_sm:
         yield f"{made.blocks} blocks in clusters of {x.s.cluster}, for {x.facts.sm_count} multiprocessors"

@@ -63,6 +63,7 @@ class AnyScheduler:
     group_l: int = 1
     tensor: str = ""
     one_panel: bool = False
+    ragged: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,26 @@ class StreamK(AnyScheduler):
     stream_k: ClassVar[bool] = True
 
 
+@dataclass(frozen=True, slots=True)
+class PersistentRagged(AnyScheduler):
+    """One block a multiprocessor, which makes tiles of problems that are parts of the same tensors.
+
+    The device's memory has the rows at which the problems end. The plan's last batch mode numbers the problems, and its
+    strides in the tensors that have the ragged mode are 0. The ragged mode is the only one of its group. Where that is
+    K, the rows of each problem are summed.
+    """
+
+    blocks: Count  # most blocks
+    # The group, `"m"`, `"n"` or `"k"`, of the ragged mode.
+    ragged: Annotated[str, OneOf(("m", "n", "k"))] = field()
+    row_length: Count  # elements of the ragged mode that each row has which the device numbers
+    ends: Text  # dtype of the numbers of rows
+    group_m: Count = 1  # tiles of M (of clusters, where there are any) that are visited together for reuse in L2
+    cluster: tuple[Count, Count] = (1, 1)  # neighbouring tiles along M and along N whose blocks share operands
+
+
 PARTS = 2  # tiles that a share of stream-K has parts of at most: it is shorter than a tile's k-tiles
-TileScheduler = OneTile | PersistentRaster | PersistentPanel | StreamK
+TileScheduler = OneTile | PersistentRaster | PersistentPanel | PersistentRagged | StreamK
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from docs import contract_tables
 from gett.codegen.grouped import render_grouped
 from gett.codegen.render import render_kernel
 from gett.errors import CompileError
+from gett.groups.ragged_tiles import ragged_schedules
 from gett.ir.gemm import make_gemm_plan
 from gett.jit.compile import CONTRACT, compile_uncached, kernel_headers
 from gett.jit.nvrtc import load_nvrtc
@@ -25,6 +26,7 @@ from gett.schedule.search.select import candidates
 from gett.schedule.spec.grouped import GroupedLoad, GroupedSchedule, GroupedTile, Ragged
 from tests.cases import Case, Layout
 from tests.cpu.codegen.contract_texts import Struct, structs, without
+from tests.cpu.groups.ragged_cases import RaggedCase
 from tests.specs import few_kernels
 
 HEADERS = {
@@ -68,13 +70,18 @@ def kind_of(text: str) -> str:
 
 @cache
 def grouped_texts() -> tuple[str, ...]:
-    """The texts of grouped launches: by a table, listed in the argument, and ragged."""
+    """The texts of grouped launches: by a table, listed in the argument, ragged, and ragged by tensor maps."""
     loads = (GroupedLoad("float64", False, "k", 2), GroupedLoad("float64", False, "mn", 2))
     tile = GroupedTile((64, 64, 16), (2, 2), 3)
-    return tuple(
+    texts = [
         render_grouped(GroupedSchedule("sm_90a", "float64", "float64", *loads, True, tile, ragged, listed)).text
         for ragged, listed in ((None, False), (None, True), (Ragged("m", "int32"), False))
-    )
+    ]
+    for subscripts in ("tk,ekn->tn", "tk,tn->ekn"):
+        plans = RaggedCase(subscripts, dict(t=512, e=4, k=512, n=512)).plans
+        assert plans is not None
+        texts.append(render_kernel(plans.whole, ragged_schedules(plans, "sm_90a", "int32")[0]).source.text)
+    return tuple(texts)
 
 
 @cache
@@ -144,7 +151,8 @@ def test_a_header_of_concepts_compiles_alone(name: str) -> None:
 def test_classes_that_texts_name_ask_for_their_concept() -> None:
     named = {x for text in kinds() for x in kind_of(text).split()}
     # The kernels' own classes, which have parts as arguments, and what a concept of another class covers.
-    covered = {"Gemm", "MultistageGemm", "WarpMma", "SimtMma", "Dmma", "SwizzledTile", "reduce_slices", "convert"}
+    covered = {"Gemm", "RaggedGemm", "MultistageGemm", "WarpMma", "SimtMma", "Dmma", "SwizzledTile"}
+    covered |= {"reduce_slices", "convert"}
     assert named - covered <= set(contract_tables.parts()), named - covered
     seldom = {"SliceSums", "RowStore", "PersistentBatches", "PersistentPanel", "StreamK"}
     assert set(contract_tables.parts()) - named <= seldom, set(contract_tables.parts()) - named

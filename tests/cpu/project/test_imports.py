@@ -95,8 +95,8 @@ INSIDE = {
     "gett.groups": [
         "layouts",
         "reading tiles ragged",
-        "loop table",
-        "launches overlaps",
+        "loop ragged_plans table",
+        "launches overlaps ragged_tiles",
         "plan ragged_launch",
     ],
     "gett.distributed": [

@@ -210,7 +210,7 @@ def test_parts_of_a_tile_follow_each_other_along_the_last_dimension() -> None:
         s, plan = spec.schedule, lower_plan(spec.plan, spec.schedule.tiling)
         store = s.epilogue.store
         assert isinstance(store, TmaStore)
-        text = tma.tile_coords(plan, s.tiling, ParamTable()).store(s.epilogue, s.tiling.n)[-1]
+        text = tma.tile_coords(plan, s, ParamTable()).store(s)[-1]
         steps = {int(dim): int(step) for dim, step in re.findall(r"t\.d(\d) \+ part \* (\d+)", text)}
         first = len(plan.l) + len(plan.m)
         for part in range(store.subtiles):
