@@ -63,6 +63,8 @@ INSIDE = {
     "gett.plans": [
         "checks places plan_cache precision seen",
         "call executables replay",
+        "standing_in",
+        "bindings",
         "bound_steps unsliced",
         "compiling recording plan_figures",
         "contraction_plan",
