@@ -7,6 +7,7 @@ compiled, shared ones make its steps, and the one takes the place of the other b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -119,7 +120,8 @@ class Bindings:
         return self._turns, self._bound[device], True
 
     def _bind_to(self, device: int) -> tuple[Executable, ...]:
-        request = self._request
+        # Whoever had kernels compiled waits for those that another GPU's model prefers.
+        request = replace(self._request, waits=True) if self._settled else self._request
         steps, standing = bind_first(self._steps, request)
         if standing is not None:  # of no single step
             self.stand_in(standing, device)

@@ -23,6 +23,7 @@ from gett.arrays.kinds import ArrayKind
 from gett.console.formatting import count, format_seconds
 from gett.env import read_environment
 from gett.errors import GettError
+from gett.ir.gemm import GemmPlan
 from gett.network.optimize import AUTOTUNE
 from gett.network.request import PlanRequest
 from gett.network.running import Turn
@@ -69,19 +70,19 @@ class StandIn:
         executables: Theirs.
     """
 
-    __slots__ = ("_background", "_done", "_kernels", "_lock", "_own", "_refused", "executables", "steps", "turns")
+    __slots__ = ("_background", "_done", "_load", "_lock", "_own", "_refused", "executables", "steps", "turns")
 
-    def __init__(self, own: Sequence[Step | None], kernels: Kernels) -> None:
+    def __init__(self, own: Sequence[Step | None], load: Callable[[Sequence[GemmPlan]], Sequence[Executable]]) -> None:
         """Without steps as yet.
 
         Args:
             own: The plan's step where a shared kernel makes it, else None.
-            kernels: Of the plan's own steps.
+            load: What runs plans, once their kernels are compiled.
         """
         self.steps: tuple[Step, ...] = ()
         self.turns: Sequence[Turn] = ()
         self.executables: tuple[Executable, ...] = ()
-        self._own, self._kernels = own, kernels
+        self._own, self._load = own, load
         self._lock = threading.Lock()
         self._background: Background | None = None
         self._done = False
@@ -135,7 +136,7 @@ class StandIn:
     def _own_steps(self) -> tuple[Step, ...]:
         self.wait()
         start = time.perf_counter()
-        loaded = iter(self._kernels.load([s.gemm for s in self._own if s is not None]))
+        loaded = iter(self._load([s.gemm for s in self._own if s is not None]))
         both = zip(self.steps, self._own, strict=True)
         found = tuple(now if own is None else with_executable(own, next(loaded)) for now, own in both)
         replaced = count(sum(s is not None for s in self._own), "step")
@@ -143,11 +144,9 @@ class StandIn:
         _log.info("%s no longer made by shared kernels, their own were loaded in %s", replaced, took)
         return found
 
-    def compile_behind(self) -> None:
+    def compile_behind(self, kernels: Kernels) -> None:
         """Begin to compile the plan's own kernels."""
         from gett.jit.background import Background
-
-        kernels = self._kernels
 
         def work(crew: Workers) -> None:
             kernels.compile(crew=crew, before=_wait_for_calls)
@@ -233,13 +232,13 @@ def _stand_in(steps: tuple[Step, ...], shared: Mapping[str, GroupedSchedule], ke
     names = [None if s.together is not None else s.gemm.signature for s in steps]
     made = [None if name is None else shared.get(name) for name in names]
     now = made_for_now(steps, made, Forecast(0.0, "launches", "made by a shared kernel for now"))
-    found = StandIn([s if x is not None else None for s, x in zip(steps, made, strict=True)], kernels)
+    found = StandIn([s if x is not None else None for s, x in zip(steps, made, strict=True)], kernels.load)
     start, early = time.perf_counter(), (os.cpu_count() or 1) >= AT_ONCE
     try:
         with together_beside(s.together.schedule for s in now if s.together is not None) as pending:
             kernels.compile([name for name in kernels.missing if name not in shared])
             if early:
-                found.compile_behind()
+                found.compile_behind(kernels)
             for future in pending.values():
                 future.result()
         hush(PAUSE_S)
@@ -248,7 +247,7 @@ def _stand_in(steps: tuple[Step, ...], shared: Mapping[str, GroupedSchedule], ke
         found.wait()  # the kernels are being compiled, and only one thread may do so
         raise
     if not early:
-        found.compile_behind()
+        found.compile_behind(kernels)
     hush(PAUSE_S)
     took = format_seconds(time.perf_counter() - start)
     _log.info("%s run on shared kernels for now, made in %s", count(sum(x is not None for x in made), "step"), took)

@@ -33,6 +33,7 @@ from gett.errors import CompileError, DeviceError, OutOfMemoryError
 from gett.jit.compile import CompileResult
 from gett.network.optimize import AUTOTUNE, Bytes
 from gett.network.request import PlanRequest
+from gett.network.steps import last_uses, launch_numbers, peak_bytes
 from gett.plans.plan_cache import plan_cache
 from gett.plans.replay import Replay
 from gett.slices.finder import find_plan
@@ -229,6 +230,21 @@ def test_the_plan_tells_its_own_steps_and_that_others_stand_in(machine: Any) -> 
     machine.go.set()
     assert plan.compile() is plan
     assert "shared kernels" not in str(plan)
+
+
+def test_a_call_holds_no_more_memory_than_the_plan_says(machine: Any) -> None:
+    plan = find_plan(request())
+    told, standing = plan.steps, plan._standing[0].steps
+    assert [s.output for s in standing] == [s.output for s in told]
+    assert launch_numbers(standing) == launch_numbers(told)
+    assert last_uses(standing) == last_uses(told)
+    assert peak_bytes(standing, last_uses(standing)) <= peak_bytes(told, last_uses(told))
+
+
+def test_counting_what_plans_hold_is_no_matter_of_what_is_compiled(machine: Any) -> None:
+    plan = find_plan(request())
+    assert plan_cache.info().size == 1
+    assert not [x for x in plan._standing[0].__slots__ if type(getattr(plan._standing[0], x)).__name__ == "Kernels"]
 
 
 def test_compile_waits_for_what_is_compiled_and_compiles_nothing_twice(machine: Any) -> None:
@@ -495,6 +511,23 @@ def test_a_device_error_of_the_search_is_no_stand_in(machine: Any, monkeypatch: 
     monkeypatch.setattr(gett.tune.recall, "device_facts", lost)
     with pytest.raises(DeviceError, match="is lost"):
         find_plan(request())
+
+
+def test_a_plan_by_architecture_has_stand_ins_unless_it_was_compiled(machine: Any) -> None:
+    pairs = [((n, m), "float64") for n, m in itertools.pairwise(SIDES)]
+    arrays, exact = numbers()
+    plan = gett.plan(SPEC, *pairs, arch="sm_90a", optimize="greedy")
+    np.testing.assert_array_equal(run(plan, arrays), exact)
+    assert plan.stands_in
+    machine.go.set()
+    plan.take_own()
+    np.testing.assert_array_equal(run(plan, arrays), exact)
+    plan_cache.clear()
+    compiled_before = gett.plan(SPEC, *pairs, arch="sm_90a", optimize="greedy").compile()
+    gett.jit.diskcache.kernel_cache().clear()
+    machine.go.clear()
+    np.testing.assert_array_equal(run(compiled_before, arrays), exact)
+    assert not compiled_before.stands_in
 
 
 ENDING = """
