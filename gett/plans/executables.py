@@ -178,7 +178,7 @@ def drop_plans(signatures: Collection[str], *, tuned: bool) -> int:
     def affected(plan: Any) -> bool:
         if plan.stands_in:  # its own kernels are being compiled as the model chose them
             return any(s.gemm.signature in signatures for s in plan.planned_steps)
-        return any(step.gemm.signature in signatures and replaced(step) for step in plan.steps)
+        return any(replaced(step) and step.gemm.signature in signatures for step in plan.steps)
 
     def replaced(step: Step) -> bool:
         built = step.executable

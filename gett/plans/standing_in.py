@@ -82,7 +82,8 @@ class StandIn:
         self.steps: tuple[Step, ...] = ()
         self.turns: Sequence[Turn] = ()
         self.executables: tuple[Executable, ...] = ()
-        self._own, self._load = own, load
+        self._own = own
+        self._load: Callable[[Sequence[GemmPlan]], Sequence[Executable]] | None = load
         self._lock = threading.Lock()
         self._background: Background | None = None
         self._done = False
@@ -106,6 +107,8 @@ class StandIn:
             GettError: The kernels that are waited for cannot be compiled or loaded. Shared ones go on.
         """
         background = self._background
+        if self._done:
+            return True
         if not wait and (background is None or not background.done or self._refused is not None or _records(kind)):
             return False
         if not self._lock.acquire(blocking=wait):
@@ -114,6 +117,7 @@ class StandIn:
             if not self._done:
                 take(self._own_steps())
                 self._done = True
+                self._background, self._load, self._own = None, None, ()  # texts and cubins, which are no longer needed
             return True
         except Exception as error:
             if wait:
@@ -135,6 +139,7 @@ class StandIn:
 
     def _own_steps(self) -> tuple[Step, ...]:
         self.wait()
+        assert self._load is not None
         start = time.perf_counter()
         loaded = iter(self._load([s.gemm for s in self._own if s is not None]))
         both = zip(self.steps, self._own, strict=True)

@@ -80,11 +80,11 @@ def test_every_call_is_exact(cupy: Any, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_a_call_may_have_beside_its_operands(cupy: Any, dtype: str) -> None:
     arrays, exact = chain(cupy, SIDES, dtype)
+    others, other_exact = chain(cupy, SIDES, dtype, 1)
     plan = gett.plan(SPEC, *arrays)
     out = cupy.full(exact.shape, 9, dtype)
     assert plan(*arrays, out=out) is out
     np.testing.assert_array_equal(out.get(), exact)
-    others, other_exact = chain(cupy, SIDES, dtype, 1)
     np.testing.assert_array_equal(plan(*others).get(), other_exact)
     assert plan.stands_in
     found = gett.contract(
@@ -98,9 +98,9 @@ def test_what_a_call_may_have_beside_its_operands(cupy: Any, dtype: str) -> None
 @pytest.mark.parametrize("dtype", ["complex64", "float64"])
 def test_a_second_network_right_behind(cupy: Any, dtype: str) -> None:
     arrays, exact = chain(cupy, SIDES, dtype)
+    others, other_exact = chain(cupy, OTHERS, dtype)
     first = gett.plan(SPEC, *arrays)
     np.testing.assert_array_equal(first(*arrays).get(), exact)
-    others, other_exact = chain(cupy, OTHERS, dtype)
     second = gett.plan(SPEC, *others)
     assert second.stands_in
     np.testing.assert_array_equal(second(*others).get(), other_exact)

@@ -210,7 +210,9 @@ def test_the_first_calls_run_on_shared_kernels_and_later_ones_on_their_own(machi
         assert used(machine) == {"shared", "own"}  # small steps are together as before
     assert not plan.stands_in
     assert plan.settled
-    assert plan._past[0].executables is shared  # a graph that somebody recorded launches them still
+    past = plan._past[0]
+    assert past.executables is shared  # a graph that somebody recorded launches them still
+    assert (past._load, past._background) == (None, None)  # but no cubin is kept for them
     own = [s for s in plan.steps if s.together is None]
     assert 0 < len(own) == machine.loaded
     assert all(s.schedule is not None and s.executable is not None for s in plan.steps if s.together is None)
