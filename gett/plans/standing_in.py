@@ -190,7 +190,7 @@ def bind_first(steps: tuple[Step, ...], request: PlanRequest) -> tuple[tuple[Ste
 
     hush(PAUSE_S)
     kernels = Kernels([s.gemm for s in steps if s.together is None], arch, limit)
-    shared = _shared(steps, arch, kernels.missing)
+    shared = _shared(steps, arch, kernels.missing) if kernels.missing else {}
     try:
         if shared and not kernels.take_cached():
             hush(PAUSE_S)
