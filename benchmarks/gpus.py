@@ -225,7 +225,7 @@ def peak_rows(xp: Any, on_gpu: bool) -> list[dict[str, Any]]:
     for seed in range(PEAKS):
         spec, shapes = rand_equation(8, 3, n_out=2, d_min=8, d_max=20 if on_gpu else 13, seed=seed)
         arrays = random_arrays(xp, shapes, "float64", seed)
-        plan = gett.plan(spec, *arrays)
+        plan = gett.plan(spec, *arrays).compile()
         if seed % 2:
             with suppress(gett.OptionError):
                 plan = gett.plan(spec, *arrays, memory_limit=f"{plan.peak_bytes // 2}B")

@@ -12,6 +12,7 @@ Read when they are needed, not at import, so that a program may set them first. 
 | `GETT_PRECISION` | name | How products are formed where a call does not say, such as `ieee`. |
 | `GETT_MEMORY_LIMIT` | size, or share such as `0.5` | `memory_limit=` of calls that give none. |
 | `GETT_PROGRESS` | flag | Whether progress bars are shown; default: where stderr is a terminal. |
+| `GETT_SHARED_FIRST` | flag | Whether shared kernels make a network's steps until its own are compiled; default: yes. |
 | `GETT_NVRTC` | path | The NVRTC library to use (`libnvrtc.so.*`), instead of searching for one. |
 | `XDG_CACHE_HOME` | path | Base of the user's cache directory. |
 | `HOME` | path | Holds `.cache`, the base where that is not set; without a home kernels are kept in memory. |
@@ -49,6 +50,7 @@ class Environment:
         nvrtc: `GETT_NVRTC`; None if unset.
         precision: `GETT_PRECISION`; None if unset.
         progress: `GETT_PROGRESS`; None if unset.
+        shared_first: `GETT_SHARED_FIRST`.
         xdg_cache_home: `XDG_CACHE_HOME` if absolute (the XDG specification says to ignore any other); else None.
     """
 
@@ -59,6 +61,7 @@ class Environment:
     nvrtc: Path | None = None
     precision: str | None = None
     progress: bool | None = None
+    shared_first: bool = True
     xdg_cache_home: Path | None = None
 
 
@@ -78,6 +81,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         nvrtc=_path(source, "GETT_NVRTC"),
         precision=source.get("GETT_PRECISION", "").strip() or None,
         progress=_flag(source, "GETT_PROGRESS") if source.get("GETT_PROGRESS", "").strip() else None,
+        shared_first=_flag(source, "GETT_SHARED_FIRST") if source.get("GETT_SHARED_FIRST", "").strip() else True,
         xdg_cache_home=xdg if xdg.is_absolute() else None,
     )
 

@@ -112,11 +112,12 @@ class _Process:
 class Workers:
     """Processes that compile; each takes one kernel at a time. Safe to call from as many threads as there are workers.
 
-    Args:
+    Attributes:
         count: How many processes.
     """
 
     def __init__(self, count: int) -> None:
+        self.count = count
         self._idle: queue.SimpleQueue[_Process | None] = queue.SimpleQueue()
         self._started: list[_Process] = []
         self._closed = False
@@ -185,6 +186,7 @@ def side_by_side(
     step: Step,
     size: Callable[[_Task], float] | None = None,
     most: int | None = None,
+    crew: Workers | None = None,
 ) -> list[_Made]:
     """What is made of each task, in their order, on all processors.
 
@@ -198,14 +200,17 @@ def side_by_side(
         step: Told of each that is done, in the order in which they are.
         size: Of a task; the largest begin, so that none is left for the end. Default: the first begin.
         most: Compilers at one time; default: one for each processor.
+        crew: Processes of the caller's, which compile all: then no kernel is compiled in this process if they can.
     """
-    if len(tasks) == 1:
+    if len(tasks) == 1 and crew is None:
         return [begin(tasks[0])(None)]
-    count = max(1, min(len(tasks), most or os.cpu_count() or 1))
+    most = most or (os.cpu_count() or 1 if crew is None else crew.count)
+    count = max(1, min(len(tasks), most))
     order = sorted(range(len(tasks)), key=lambda i: 0.0 if size is None else -size(tasks[i]))
     pool = ThreadPoolExecutor(count)
     turn = sys.getswitchinterval()
-    with workers(count) if len(tasks) >= WORTH and count > 1 else contextlib.nullcontext() as processes:
+    own = workers(count) if crew is None and len(tasks) >= WORTH and count > 1 else contextlib.nullcontext(crew)
+    with own as processes:
         if processes is not None:
             find_toolkit()  # and the headers are read before there are threads to wait for
             kernel_headers()

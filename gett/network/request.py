@@ -27,7 +27,8 @@ class PlanRequest:
 
     `conj` has a truth for each operand, of complex dtypes alone: whether it is conjugated. None stands for none.
     `memory_limit` is kept by slices where need be. `sums` says that `out` and `c` may have the type that sums have.
-    `complex_factors` says that alpha or beta is complex: a GPU's plan may compute with real ones only.
+    `complex_factors` says that alpha or beta is complex: a GPU's plan may compute with real ones only. `waits` says
+    that calls wait for kernels of the steps' own: no shared ones stand in for them.
     """
 
     spec: Spec
@@ -48,3 +49,4 @@ class PlanRequest:
     complex_factors: bool = False
     memory_limit: Bytes | Elements | None = None
     sums: bool = False
+    waits: bool = False

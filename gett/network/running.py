@@ -129,7 +129,7 @@ def run_steps(
         made.append(rest[1])
         if turn.together:
             addresses.append((*map(kind.pointer, inputs), 0, kind.pointer(rest[1])))
-            if turns[n + 1].launch == turn.launch:  # the last turn is not made together with others
+            if n + 1 < len(turns) and turns[n + 1].launch == turn.launch:
                 continue
             executable.run_together(addresses, kind.stream())
             addresses = []

@@ -64,3 +64,23 @@ def made_together(
                 together = Together(number, kernel, shares(len(own)))
                 ordered += [replace(s, together=together) for s in own]
     return tuple(ordered)
+
+
+def made_for_now(steps: Sequence[Step], kernels: Sequence[GroupedSchedule | None], share: Forecast) -> tuple[Step, ...]:
+    """Steps in their order, of which some are made by kernels that others share, each by a launch of its own.
+
+    So a call holds no more memory than with kernels of the steps' own.
+
+    Args:
+        steps: In order.
+        kernels: For each step what makes it for now; None where it stays as it is.
+        share: What is expected of a step that is made so.
+    """
+    number = max((s.together.number for s in steps if s.together is not None), default=0)
+    found = []
+    for step, kernel in zip(steps, kernels, strict=True):
+        if kernel is not None:
+            number += 1
+            step = replace(step, schedule=None, together=Together(number, kernel, share))
+        found.append(step)
+    return tuple(found)

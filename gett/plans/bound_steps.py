@@ -1,4 +1,4 @@
-"""`BoundSteps`: the steps of a plan, bound to the devices where they run, and how they run on arrays that fit.
+"""`BoundSteps`: how the steps of a plan, bound to the devices where they run, run on arrays that fit.
 
 Owns allocation of the result, what happens where `out` overlaps what is read, and the order of calls. Knows no
 subscripts, checks no array against a plan but `out`, and makes no decision about kernels.
@@ -18,16 +18,15 @@ from gett.arrays.kinds import CPU, NUMPY, ArrayKind, allocate, bounds, conversio
 from gett.errors import OptionError
 from gett.graphs.replay import Replay, replay_for
 from gett.ir.tensors import BFLOAT16, TensorSpec, packed_axes
-from gett.network.optimize import AUTOTUNE
 from gett.network.request import PlanRequest
 from gett.network.running import Ending, run_steps, turns_of
 from gett.network.steps import Executable, Step, own_places
+from gett.plans.bindings import Bindings
 from gett.plans.checks import check_out, is_apart
-from gett.plans.executables import bind_steps
 
 
-class BoundSteps:
-    """The steps of a plan, and what runs them on each device that a call came from.
+class BoundSteps(Bindings):
+    """The steps of a plan, and how they run on arrays.
 
     Attributes:
         arch: `"cpu"`, or the GPU architecture that it is planned for, e.g. `"sm_90a"`.
@@ -37,8 +36,8 @@ class BoundSteps:
     """
 
     __slots__ = (
-        "_bound", "_convert", "_d", "_direct", "_order", "_own_place", "_replan", "_replays", "_request", "_scalar",
-        "_settled", "_span", "_spans", "_through_copy", "_turns", "arch", "dtype", "shape", "steps",
+        "_d", "_direct", "_order", "_own_place", "_replan", "_replays", "_scalar", "_span", "_spans", "_through_copy",
+        "dtype", "shape",
     )  # fmt: skip
 
     def __init__(
@@ -51,25 +50,21 @@ class BoundSteps:
         replan: Callable[..., Any],
     ) -> None:
         """Made with a plan, which has the same arguments."""
-        self.arch, self.steps = request.arch, steps
-        self.shape, self.dtype, self._scalar = d.shape, d.dtype, not d.shape
-        self._d, self._order, self._replan, self._request = d, order, replan, request
         operands, out = request.operands, request.out
+        changed = [(t, x, t.dtype != x) for t, x in zip(operands, read, strict=True)]
+        super().__init__(request, steps, [conversion(t, x) if differs else None for t, x, differs in changed])
+        self.shape, self.dtype, self._scalar = d.shape, d.dtype, not d.shape
+        self._d, self._order, self._replan = d, order, replan
         self._span = bounds(out or d)
         self._spans = tuple(map(bounds, operands if request.c is None else (*operands, request.c)))
-        changed = [(t, x, t.dtype != x) for t, x in zip(operands, read, strict=True)]
-        self._convert = tuple(conversion(t, x) if differs else None for t, x, differs in changed)
         self._through_copy = out is not None and out.dtype != d.dtype
         converted = any(x is not None for x in self._convert) or (request.c is not None and request.c.dtype != d.dtype)
         given = tuple(range(len(operands)))
         self._direct = len(steps) == 1 and steps[0].inputs == given and not converted and not request.epilogue_args
-        self._turns = () if self._direct else turns_of(steps, self._convert)
+        if self._direct:
+            self._turns = ()
         self._own_place = own_places(request, steps)
-        self._bound: dict[int, tuple[Executable, ...]] = {}
         self._replays: dict[tuple[int, str], Replay | None] = {}
-        if request.device is not None:
-            self._bound[request.device] = _executables(steps)
-        self._settled = request.device is not None or request.arch == "cpu"
 
     def __reduce__(self) -> Any:
         """Another process makes the plan again: kernels, which are a process's own, come from the cache on disk."""
@@ -192,9 +187,9 @@ class BoundSteps:
 
         Each step's result is scaled before the next one reads it. Powers of two change no digit of it.
         """
-        executables = self._bound.get(device) or self._bind_to(device)
+        turns, executables, _ = self._form(kind, device, alpha)
         powers: list[Any] = []
-        turns = self._turns or turns_of(self.steps, self._convert)
+        turns = turns or turns_of(self._steps, self._convert)
         if turns:
             ending = Ending(None, d, alpha)
             run_steps(
@@ -204,17 +199,15 @@ class BoundSteps:
 
     def _write(self, kind: ArrayKind, device: int, operands: Sequence[Any], ending: Ending) -> None:
         """Write the result where that takes more than one executable, on the current device."""
-        executables = self._bound.get(device)
-        if executables is None:
-            executables = self._bind_to(device)
+        turns, executables, own = self._form(kind, device, ending.alpha)
         c = ending.c
         if c is not None and kind.describe(c).dtype != self.dtype:
             ending = ending._replace(c=convert(kind, c, conversion(kind.describe(c), self.dtype)))
-        if self._turns and not self._replayed(kind, device, executables, operands, ending):
-            run_steps(self._turns, executables, kind, operands, self._convert, ending)
+        if turns and not (own and self._replayed(kind, device, executables, operands, ending)):
+            run_steps(turns, executables, kind, operands, self._convert, ending)
 
     def _replayed(
-        self, kind: ArrayKind, device: int, executables: tuple[Executable, ...], operands: Sequence[Any], ending: Ending
+        self, kind: ArrayKind, device: int, executables: Sequence[Executable], operands: Sequence[Any], ending: Ending
     ) -> bool:
         """Run the steps as one launch, from the second call on; whether that was possible.
 
@@ -281,31 +274,6 @@ class BoundSteps:
             if replay is not None:
                 replay.forget()
 
-    @property
-    def settled(self) -> bool:
-        """Whether `steps` have the schedules that run, as far as these are known before a call."""
-        return self._settled
-
-    @property
-    def workspace_limit(self) -> int:
-        """Most bytes of workspace that a call may take."""
-        return self._request.workspace_limit
-
-    def settle_as(self, steps: tuple[Step, ...]) -> None:
-        """Steps with the schedules of kernels that were compiled stand for those of the plan."""
-        self.steps, self._settled = steps, True
-
-    def _bind_to(self, device: int) -> tuple[Executable, ...]:
-        request = self._request
-        steps = bind_steps(self.steps, self.arch, request.optimize == AUTOTUNE, request.workspace_limit)
-        if not self._settled or not self._bound:  # from now on the plan shows what runs here
-            self.steps, self._settled = steps, True
-        return self._bound.setdefault(device, _executables(steps))
-
 
 def _again(replan: Callable[..., Any], request: PlanRequest) -> Any:
     return replan(request)
-
-
-def _executables(steps: Sequence[Step]) -> tuple[Executable, ...]:
-    return tuple(s.executable for s in steps if s.executable is not None)

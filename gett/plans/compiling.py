@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from gett.console.progress import progress
 from gett.env import shows_progress
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gett.runtime.device import DeviceFacts
     from gett.schedule.spec.grouped import GroupedSchedule
 
+PartT = TypeVar("PartT", bound=BoundSteps)
 Key: TypeAlias = tuple[str, str, int]
 """What a kernel is compiled of: the signature of a plan's step, the architecture, the limit of the workspace."""
 
@@ -93,6 +94,17 @@ def compile_parts(
     if len(made) > 1:
         log_compiled([x for x in made if not isinstance(x, GettError)], time.perf_counter() - start)
     return dict(zip(tasks, made, strict=True)) | failed
+
+
+def unsettled(parts: Sequence[PartT]) -> list[PartT]:
+    """Those of some plans whose kernels are not chosen yet; what is compiled in the background is waited for.
+
+    Raises:
+        GettError: That cannot be compiled or loaded.
+    """
+    for part in parts:
+        part.take_own()
+    return [part for part in parts if not part.settled]
 
 
 def settle_parts(parts: Sequence[BoundSteps], made: Mapping[Key | GroupedSchedule, CompiledKernel | GettError]) -> None:

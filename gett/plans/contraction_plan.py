@@ -35,7 +35,7 @@ from gett.network.request import PlanRequest
 from gett.network.steps import Step
 from gett.plans.call import NO_ARGUMENTS, NO_DERIVATIVES, Call, finished, make_call
 from gett.plans.checks import any_complex, check_factors, check_fits, check_out, check_planned, resolve_addend
-from gett.plans.compiling import compile_parts, settle_parts
+from gett.plans.compiling import compile_parts, settle_parts, unsettled
 from gett.plans.fit import Fit
 from gett.plans.plan_figures import PlanFigures
 
@@ -54,7 +54,6 @@ class ContractionPlan(PlanFigures):
     Attributes:
         subscripts: The explicit form, e.g. `"ij,jk->ik"`.
         arch: `"cpu"`, or the GPU architecture that it is planned for, e.g. `"sm_90a"`.
-        steps: The contractions in order; none where the result has no elements.
         path: For each contraction the positions of the tensors that it takes, as opt_einsum's paths have them.
         shape: Shape of the result.
         dtype: dtype in which products are formed; the result's, unless `out` was given in another.
@@ -231,7 +230,7 @@ class ContractionPlan(PlanFigures):
             >>> plan.compile() is plan
             True
         """
-        parts = [x for x in self.parts if not x.settled]
+        parts = unsettled(self.parts)
         settle_parts(parts, compile_parts(parts))
         return self
 

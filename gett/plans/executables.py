@@ -21,6 +21,7 @@ from gett.plans.plan_cache import plan_cache
 if TYPE_CHECKING:
     from gett.schedule.spec.grouped import GroupedSchedule
     from gett.schedule.spec.schedule import Schedule
+    from gett.tune.recall import Kernels
 
 
 def choose_schedules(steps: Sequence[Step], arch: str, limit: int = WORKSPACE_LIMIT) -> tuple[Step, ...]:
@@ -70,7 +71,9 @@ def with_launches(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
     return made_together(steps, own, MOST_LISTED, share)
 
 
-def bind_steps(steps: Sequence[Step], arch: str, tuned: bool, limit: int = WORKSPACE_LIMIT) -> tuple[Step, ...]:
+def bind_steps(
+    steps: Sequence[Step], arch: str, tuned: bool, limit: int = WORKSPACE_LIMIT, kernels: Kernels | None = None
+) -> tuple[Step, ...]:
     """Steps with what runs them on the current device, and the schedules of that.
 
     Args:
@@ -78,23 +81,40 @@ def bind_steps(steps: Sequence[Step], arch: str, tuned: bool, limit: int = WORKS
         arch: What they are planned for.
         tuned: Whether kernels are measured where none was before.
         limit: Most bytes of workspace that a call may take.
+        kernels: Of the steps that are made alone, some of them there already; default: they are looked up here.
     """
-    alone = [s for s in steps if s.together is None]
+    alone = [s.gemm for s in steps if s.together is None]
     with together_beside(s.together.schedule for s in steps if s.together is not None):
-        made = _build_executables([s.gemm for s in alone], arch, tuned, limit)
-    bound, own, together = [], iter(made), _build_together(steps)
-    for step in steps:
-        if step.together is not None:
-            bound.append(replace(step, executable=together[step.together.number]))
-            continue
-        executable = next(own)
-        schedule = getattr(executable, "schedule", None)
-        if any(step.offsets):
-            from gett.runtime.shifted import ShiftedExecutable
+        if kernels is None:
+            made = _build_executables(alone, arch, tuned, limit)
+        else:
+            kernels.compile()
+            made = kernels.load(alone)
+    return with_executables(steps, made)
 
-            executable = ShiftedExecutable(executable, step.offsets)
-        bound.append(replace(step, schedule=schedule, executable=executable))
-    return tuple(bound)
+
+def with_executables(steps: Sequence[Step], alone: Iterable[Any]) -> tuple[Step, ...]:
+    """Steps with what runs them on the current device.
+
+    Args:
+        steps: Of a plan.
+        alone: What runs those that are made alone; others are built here.
+    """
+    own, together = iter(alone), _build_together(steps)
+    return tuple(
+        with_executable(s, next(own)) if s.together is None else replace(s, executable=together[s.together.number])
+        for s in steps
+    )
+
+
+def with_executable(step: Step, executable: Any) -> Step:
+    """A step that is made alone, with what runs it and the schedule of that."""
+    schedule = getattr(executable, "schedule", None)
+    if any(step.offsets):
+        from gett.runtime.shifted import ShiftedExecutable
+
+        executable = ShiftedExecutable(executable, step.offsets)
+    return replace(step, schedule=schedule, executable=executable)
 
 
 def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool, limit: int) -> list[Any]:
@@ -114,14 +134,14 @@ def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool, limit:
 
 @contextmanager
 def together_beside(schedules: Iterable[GroupedSchedule]) -> Iterator[dict[GroupedSchedule, Future[Any]]]:
-    """Kernels that make steps together are compiled in a thread meanwhile; `compile_grouped` then has them."""
+    """Kernels that make steps together are compiled in threads meanwhile; `compile_grouped` then has them."""
     distinct = dict.fromkeys(schedules)
     if not distinct:
         yield {}
         return
     from gett.runtime.grouped import compile_grouped
 
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(len(distinct)) as pool:
         yield {schedule: pool.submit(compile_grouped, schedule) for schedule in distinct}
 
 
@@ -155,10 +175,15 @@ def drop_plans(signatures: Collection[str], *, tuned: bool) -> int:
         tuned: Also those whose step was tuned before.
     """
 
-    def affected(step: Step) -> bool:
-        built = step.executable
-        if built is None or step.schedule is None or (not tuned and getattr(built, "measured", None) is not None):
-            return False
-        return step.gemm.signature in signatures
+    def affected(plan: Any) -> bool:
+        if plan.stands_in:  # its own kernels are being compiled as the model chose them
+            return any(s.gemm.signature in signatures for s in plan.planned_steps)
+        return any(replaced(step) and step.gemm.signature in signatures for step in plan.steps)
 
-    return plan_cache.discard(lambda plan: any(affected(s) for s in plan.steps))
+    def replaced(step: Step) -> bool:
+        built = step.executable
+        if built is None or step.schedule is None:
+            return False
+        return tuned or getattr(built, "measured", None) is None
+
+    return plan_cache.discard(affected)

@@ -41,8 +41,10 @@ from gett.network.optimize import AUTOTUNE, check_optimize, in_elements
 from gett.network.path import Path, PathStep, SumFirst, find_steps
 from gett.network.request import PlanRequest
 from gett.network.steps import Step
+from gett.network.together import LEAST
 from gett.plans.contraction_plan import ContractionPlan
-from gett.plans.executables import bind_steps, choose_schedules, limited_facts, with_launches
+from gett.plans.executables import choose_schedules, limited_facts, with_launches
+from gett.plans.standing_in import PAUSE_S, bind_first, hush
 
 _log = logging.getLogger("gett")
 
@@ -72,6 +74,8 @@ def make_plan(request: PlanRequest, replan: Callable[..., ContractionPlan]) -> C
         ScheduleError, CompileError: No kernel can be made for it.
     """
     start = time.perf_counter()
+    if len(request.operands) > LEAST and request.arch != "cpu":
+        hush(PAUSE_S)
     subscripts, extents, dtype = resolve(request)
     precision = _precision(request, dtype)
     order = choose_order(request.order, request.operands)
@@ -88,6 +92,7 @@ def make_plan(request: PlanRequest, replan: Callable[..., ContractionPlan]) -> C
     wide = np.dtype(data_type(dtype.name).accumulator) if request.epilogue is not None else sum_dtype(dtype)
     found: Path = (tuple(range(len(sources))),)
     steps: tuple[Step, ...] = ()
+    standing = None
     if 0 not in d.shape:
         varying = drop_constant(sources)
         if 0 in extents and len(sources) > 2:
@@ -110,10 +115,13 @@ def make_plan(request: PlanRequest, replan: Callable[..., ContractionPlan]) -> C
         if request.arch != "cpu" and _may_be_together(request, factors.dtypes):
             steps = with_launches(steps, request.arch)
         if request.device is not None:
-            steps = bind_steps(steps, request.arch, request.optimize == AUTOTUNE, request.workspace_limit)
+            steps, standing = bind_first(steps, request)
         elif request.arch != "cpu":
             steps = choose_schedules(steps, request.arch, request.workspace_limit)
-    return ContractionPlan(request, str(subscripts), steps, found, d, order, factors.dtypes, replan)
+    plan = ContractionPlan(request, str(subscripts), steps, found, d, order, factors.dtypes, replan)
+    if standing is not None and request.device is not None:
+        plan.stand_in(standing, request.device)
+    return plan
 
 
 def _may_be_together(request: PlanRequest, read: Sequence[np.dtype[Any]]) -> bool:

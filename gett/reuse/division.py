@@ -106,7 +106,7 @@ class Division:
     def rest(self, inputs: Sequence[int], contractions: Contractions, limit: Limit) -> PlanRequest:
         """The request of what is left, with all that the whole one has beside its operands."""
         taken = self._taken(inputs, contractions, self.subscripts.output)
-        return replace(self._request, **taken, dtype=self.dtype, order=self._order, memory_limit=limit)
+        return replace(self._request, **taken, dtype=self.dtype, order=self._order, memory_limit=limit, waits=True)
 
     def modes(self, tensor: int) -> tuple[int, ...]:
         """The modes of a tensor that is known."""

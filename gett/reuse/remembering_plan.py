@@ -68,7 +68,8 @@ class RememberingPlan(ContractionPlan):
         steps = () if division.empty else division.network.steps
         if request.device is not None and request.arch != "cpu" and steps:
             # The kernels of all nodes are compiled side by side here, and found one by one below.
-            find_plan(replace(request, memory_limit=None, optimize=division.path if len(steps) > 1 else True))
+            optimize = division.path if len(steps) > 1 else True
+            find_plan(replace(request, memory_limit=None, optimize=optimize, waits=True))
         self._nodes: tuple[Part, ...] = tuple(division.part(s.inputs, (), s.modes, s.output, None) for s in steps[:-1])
         self._reads = steps[-1].inputs if steps else tuple(range(len(request.operands)))
         self._last = find_plan(division.rest(self._reads, (), None))

@@ -1,4 +1,4 @@
-"""Tiles of grouped launches, and the small products of a network that one launch makes together.
+"""Tiles of grouped launches, and the products of a network that these make: small ones together, any for a while.
 
 Knows neither tables nor arrays.
 """
@@ -27,6 +27,14 @@ MULTIPLY_ADDS = {
 SMALL = 1 << 19
 """Products of a small step, padding of its tiles included."""
 
+_LARGE = GroupedTile((64, 64, 32), (2, 2), 3)
+"""The largest tile of tensor cores that makes products until there are kernels of their own."""
+_MOST = 1 << 30  # elements of a group, and blocks
+# Rough figures of a Hopper GPU: microseconds of a launch, of a k-tile and of a thread's product in it, and products of
+# all multiprocessors with the largest tile, each with so many threads.
+_LAUNCH_US, _STEP_US, _PRODUCT_US, _PRODUCTS_PER_US = 4.0, 0.7, 0.003, 2e6
+_MULTIPROCESSORS, _THREADS = 132, 512
+
 
 def by_tensor_cores(dtype: str, factors: tuple[str, str], precision: str) -> bool:
     """Whether tensor cores multiply factors of two dtypes as numbers of `dtype` at a precision."""
@@ -45,16 +53,71 @@ def listed_schedule(gemm: GemmPlan, arch: str) -> GroupedSchedule | None:
     Elements are copied one by one, whatever the strides are, so that all small products of one dtype share the kernel.
     Their time is that of a launch, which copies in vectors do not shorten.
     """
+    if not _is_listed(gemm):
+        return None
+    cores = _by_cores(gemm)
+    tile = tiles_of(gemm.contraction.dtype, tensor_cores=cores)[1]
+    return _listed(gemm, arch, tile, cores) if 0 < _padded(gemm, tile) <= SMALL else None
+
+
+def shared_schedule(gemm: GemmPlan, arch: str) -> tuple[GroupedSchedule, float] | None:
+    """The kernel that makes a product of any size by tables, and about how many microseconds it takes; None if none.
+
+    It is the one of small products, or another one with large tiles, whichever takes less time. So two kernels of a
+    dtype make all products, until there are kernels of their own. Their time counts for little then.
+    """
+    if not _is_listed(gemm) or max(gemm.extent_l, gemm.extent_m, gemm.extent_n, gemm.extent_k) >= _MOST:
+        return None
+    cores = _by_cores(gemm)
+    large, small = tiles_of(gemm.contraction.dtype, tensor_cores=cores)
+    if math.prod(large.shape) > math.prod(_LARGE.shape):
+        large = _LARGE  # larger ones take the compiler more than a second
+    us, tile = min(((_expected_us(gemm, tile), tile) for tile in (small, large)), key=lambda x: x[0])
+    return (_listed(gemm, arch, tile, cores), us) if 0 < _tiles(gemm, tile) < _MOST else None
+
+
+def _is_listed(gemm: GemmPlan) -> bool:
+    """Whether a product has the form of those whose addresses are listed: two factors and the result, of one dtype.
+
+    Threads copy whole elements, so these lie at multiples of their size.
+    """
     contraction, b = gemm.contraction, gemm.b
-    dtype = contraction.dtype
     if b is None or contraction.c is not None or contraction.epilogue is not None:
-        return None
-    if not gemm.a.dtype == b.dtype == contraction.d.dtype == dtype:
-        return None
-    cores = by_tensor_cores(dtype, (dtype, dtype), contraction.precision)
-    tile = tiles_of(dtype, tensor_cores=cores)[1]
-    sides = zip((gemm.extent_m, gemm.extent_n, gemm.extent_k), tile.shape, strict=True)
-    if not 0 < gemm.extent_l * math.prod(-(-extent // side) * side for extent, side in sides) <= SMALL:
-        return None
+        return False
+    size = data_type(contraction.dtype).bytes
+    return all(
+        x.dtype == contraction.dtype and x.alignment % size == 0 and not any(s % size for s in x.strides)
+        for x in (gemm.a, b, contraction.d)
+    )
+
+
+def _by_cores(gemm: GemmPlan) -> bool:
+    dtype = gemm.contraction.dtype
+    return by_tensor_cores(dtype, (dtype, dtype), gemm.contraction.precision)
+
+
+def _listed(gemm: GemmPlan, arch: str, tile: GroupedTile, cores: bool) -> GroupedSchedule:
+    dtype, b = gemm.contraction.dtype, gemm.b
+    assert b is not None
     first, second = (GroupedLoad(dtype, x.conj, "k", 1) for x in (gemm.a, b))
     return GroupedSchedule(arch, dtype, dtype, first, second, cores, tile, listed=True)
+
+
+def _tiles(gemm: GemmPlan, tile: GroupedTile) -> int:
+    """Blocks of a product."""
+    return gemm.extent_l * -(-gemm.extent_m // tile.shape[0]) * -(-gemm.extent_n // tile.shape[1])
+
+
+def _padded(gemm: GemmPlan, tile: GroupedTile) -> int:
+    """Products of whole tiles."""
+    return _tiles(gemm, tile) * math.prod(tile.shape) * -(-gemm.extent_k // tile.shape[2])
+
+
+def _expected_us(gemm: GemmPlan, tile: GroupedTile) -> float:
+    """About how long a product takes: blocks one after the other, or products at the rate of all multiprocessors."""
+    steps = -(-gemm.extent_k // tile.shape[2])
+    own = math.prod(tile.shape) / tile.threads
+    at_once = _MULTIPROCESSORS * max(1, _THREADS // tile.threads)
+    waves = -(-_tiles(gemm, tile) // at_once)
+    rate = _PRODUCTS_PER_US * math.sqrt(tile.shape[0] * tile.shape[1] / math.prod(_LARGE.shape[:2]))
+    return _LAUNCH_US + max(waves * steps * (_STEP_US + own * _PRODUCT_US), _padded(gemm, tile) / rate)

@@ -59,7 +59,7 @@ def plan_within(request: PlanRequest, find: Find) -> ContractionPlan:
     if given is not None:
         check_optimize(given, count)
         optimize = given.path if count > 2 else True
-    free = find(replace(request, memory_limit=None, optimize=optimize))
+    free = find(replace(request, memory_limit=None, optimize=optimize, waits=True))
     limit = _Limit.of(request)
     if given is None and limit.need(free) <= limit.most:
         return free.under(request)
@@ -242,7 +242,7 @@ def _other_paths(
         return
 
     def planned(path: Path) -> ContractionPlan:
-        return find(replace(request, memory_limit=None, optimize=path)).under(request)
+        return find(replace(request, memory_limit=None, optimize=path, waits=True)).under(request)
 
     for share in _SHARES[:1] if limit.in_elements else _SHARES:
         try:

@@ -315,5 +315,5 @@ def bare_request(request: PlanRequest, dtype: np.dtype[Any]) -> PlanRequest:
     """The contraction of a request alone, in the dtype that it is computed in: no factors, `c`, `out` or epilogue."""
     return replace(
         request, c=None, out=None, order="C", casting="unsafe", epilogue=None, epilogue_args=(), memory_limit=None,
-        dtype=dtype, complex_factors=False,
+        dtype=dtype, complex_factors=False, waits=True,
     )  # fmt: skip

@@ -9,28 +9,32 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gett.console.formatting import count, format_seconds
 from gett.console.progress import progress
 from gett.env import shows_progress
-from gett.errors import GettError
+from gett.errors import CompileError, GettError
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan
 from gett.jit.diskcache import kernel_cache
 from gett.runtime.build import check_arch, load_executable
 from gett.runtime.compiled import CompiledKernel, log_compiled
-from gett.runtime.device import DeviceFacts, device_facts
+from gett.runtime.device import CupyHost, DeviceFacts, device_facts
 from gett.runtime.executable import GpuExecutable
 from gett.schedule.legality import can_implement
 from gett.tune.store import Entry, plan_key, schedule_store
 
 if TYPE_CHECKING:
-    from gett.jit.compile import Compiler
+    from gett.jit.compile import Compiler, CompileResult
+    from gett.jit.workers import Workers
 
 _log = logging.getLogger("gett")
+_Task = tuple[GemmPlan, bytes | None, Entry | None]
+"""A plan, its key in the store, and what the store has of it."""
 
 
 def build_remembered(
@@ -63,44 +67,126 @@ def build_all(plans: Sequence[GemmPlan], arch: str | None = None, limit: int = W
     Raises:
         GettError: As `build_executable`.
     """
-    facts = replace(device_facts(), workspace_limit=limit)
-    arch = arch or facts.arch
-    check_arch(arch, facts)
-    known = arch == facts.arch
-    nominal = replace(arch_facts(arch), workspace_limit=limit)
-    compiled: dict[str, CompiledKernel | None] = {}
-    missing: dict[str, tuple[GemmPlan, bytes | None, Entry | None]] = {}
-    for plan in plans:
-        name = plan.signature
-        if name not in compiled:
+    kernels = Kernels(plans, arch, limit)
+    kernels.compile()
+    return kernels.load(plans)
+
+
+class Kernels:
+    """The kernels of several plans for the current device: what the store has, and what must be made.
+
+    Attributes:
+        made: By the plans' signatures.
+        missing: Signatures of the plans that have none as yet, those of the least work first.
+    """
+
+    def __init__(self, plans: Sequence[GemmPlan], arch: str | None = None, limit: int = WORKSPACE_LIMIT) -> None:
+        """Look them up in the store.
+
+        Raises:
+            MissingPackageError, DeviceError: There is no usable GPU, or it cannot run kernels for `arch`.
+        """
+        facts = replace(device_facts(), workspace_limit=limit)
+        self._arch, self._device = arch or facts.arch, facts.device
+        check_arch(self._arch, facts)
+        known = self._arch == facts.arch
+        self._facts = facts.planning if known else replace(arch_facts(self._arch), workspace_limit=limit)
+        self.made: dict[str, CompiledKernel] = {}
+        self._tasks: dict[str, _Task] = {}
+        self._begun: dict[str, Callable[[Compiler | None], CompiledKernel]] = {}
+        for name, plan in {plan.signature: plan for plan in plans}.items():
             key = plan_key(plan, facts) if known else None
             entry = _legal(plan, None if key is None else schedule_store().find(key), facts.planning)
-            compiled[name] = None if entry is None else _loaded(plan, entry)
-            if compiled[name] is None:
-                missing[name] = plan, key, entry
+            loaded = None if entry is None else _loaded(plan, entry)
+            if loaded is None:
+                self._tasks[name] = plan, key, entry
+            else:
+                self.made[name] = loaded
 
-    if missing:
-        compiled |= zip(missing, _compile(missing.values(), arch, facts.planning if known else nominal), strict=True)
-    found = [compiled[plan.signature] for plan in plans]
-    start = time.perf_counter()
-    loaded = [load_executable(plan, made) for plan, made in zip(plans, found, strict=True) if made is not None]
-    if len(compiled) > 1:
-        _log.info("loaded %s in %s", count(len(compiled), "kernel"), format_seconds(time.perf_counter() - start))
-    return loaded
+    @property
+    def missing(self) -> list[str]:
+        """Signatures of the plans that have no kernel as yet, those of the least work first."""
+        return sorted(self._tasks, key=lambda name: self._tasks[name][0].flops)
+
+    def take_cached(self) -> bool:
+        """Search what the store lacks, as long as the cache has the kernels; whether it has all of them.
+
+        Raises:
+            GettError: A search finds nothing.
+        """
+        for name in self.missing:
+            if self._tasks[name][2] is not None:  # its cubin is lost
+                return False
+            self._begun[name] = _begin(*self._tasks[name], self._arch, self._facts)
+            try:
+                self.made[name] = self._begun[name](_refuse)
+            except _AbsentError:
+                return False
+            del self._begun[name], self._tasks[name]
+        return True
+
+    def compile(
+        self,
+        some: Collection[str] | None = None,
+        crew: Workers | None = None,
+        before: Callable[[], None] | None = None,
+    ) -> None:
+        """Make what is missing, side by side.
+
+        Args:
+            some: Signatures of what is made; default: all.
+            crew: The processes that compile, which belong to the caller. Then no progress is shown. Default: as
+                `side_by_side` starts them.
+            before: Called before each search.
+
+        Raises:
+            GettError: As `build_executable`; nothing counts as made then.
+        """
+        names = [name for name in self._tasks if some is None or name in some]
+        if not names:
+            return
+        from gett.jit.workers import side_by_side
+
+        def begin(name: str) -> Callable[[Compiler | None], CompiledKernel]:
+            if before is not None:
+                before()
+            return self._begun.pop(name, None) or _begin(*self._tasks[name], self._arch, self._facts)
+
+        start = time.perf_counter()
+        with progress(len(names), "compiling kernels", crew is None and shows_progress()) as step:
+            made = side_by_side(begin, names, step, lambda name: self._tasks[name][0].flops, crew=crew)
+        if len(made) > 1:
+            log_compiled(made, time.perf_counter() - start)
+        for name, kernel in zip(names, made, strict=True):
+            self.made[name] = kernel
+            del self._tasks[name]
+
+    def load(self, plans: Sequence[GemmPlan]) -> list[GpuExecutable]:
+        """The executables of plans whose kernels are made, on the device that was current when they were looked up.
+
+        Raises:
+            MissingPackageError, DeviceError: There is no usable GPU, or it refuses a kernel.
+        """
+        start, host = time.perf_counter(), CupyHost()
+        with nullcontext() if host.current_device() == self._device else host.use_device(self._device):
+            loaded = [load_executable(plan, self.made[plan.signature]) for plan in plans]
+        distinct = len({plan.signature for plan in plans})
+        if distinct > 1:
+            _log.info("loaded %s in %s", count(distinct, "kernel"), format_seconds(time.perf_counter() - start))
+        return loaded
 
 
-def _compile(
-    tasks: Collection[tuple[GemmPlan, bytes | None, Entry | None]], arch: str, facts: ArchFacts
-) -> list[CompiledKernel]:
-    """The kernels of what the store lacks, or has no cubin of: of each a plan, its key, and what the store has."""
-    from gett.jit.workers import side_by_side
+class _AbsentError(CompileError):
+    """A kernel is not in the cache."""
 
-    start = time.perf_counter()
-    with progress(len(tasks), "compiling kernels", shows_progress()) as step:
-        made = side_by_side(lambda task: _begin(*task, arch, facts), [*tasks], step, lambda task: task[0].flops)
-    if len(made) > 1:
-        log_compiled(made, time.perf_counter() - start)
-    return made
+
+def _refuse(*_: Any, **__: Any) -> CompileResult:
+    """A compiler that compiles nothing: what it is asked for is not in the cache.
+
+    Raises:
+        _AbsentError: Always.
+    """
+    raise _AbsentError("not in the cache")
 
 
 def _begin(

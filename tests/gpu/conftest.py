@@ -49,3 +49,9 @@ def gpu() -> None:
 def cupy(gpu: None) -> Any:
     """The CuPy module."""
     return require_cupy()
+
+
+@pytest.fixture(autouse=True)
+def own_kernels_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks wait for kernels of their own, so that these are what is tested; `test_shared_first_gpu.py` is apart."""
+    monkeypatch.setenv("GETT_SHARED_FIRST", "0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import gett
 from gett.codegen.grouped import MOST_LISTED
 from gett.network.steps import Step, launch_numbers
 from gett.network.together import LEAST
-from gett.schedule.grouped import SMALL
+from gett.schedule.grouped import SMALL, listed_schedule, shared_schedule
 from tests.cpu.groups.host_tables import Memory, run_listed
 
 CHAINS = "ab,bc,cd,de,ef,fg,gh,hi,ij,jk,kl,lm,mn,no->ao"
@@ -138,3 +139,61 @@ def test_small_steps_have_few_products() -> None:
         if s.together is not None:
             g = s.gemm
             assert g.extent_l * g.extent_m * g.extent_n * g.extent_k <= SMALL
+
+
+def product(m: int, n: int, k: int, dtype: str = "complex64", **options: Any) -> Any:
+    return gett.plan("km,nk->mn", ((k, m), dtype), ((n, k), dtype), arch="sm_90a", **options).steps[0].gemm
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int8", "int64"]
+)
+def test_two_kernels_of_a_dtype_make_all_products(dtype: str) -> None:
+    rng = random.Random(0)
+    gemms = [product(*(rng.choice([3, 40, 700, 5000]) for _ in "mnk"), dtype) for _ in range(40)]
+    found = [shared_schedule(g, "sm_90a") for g in gemms]
+    assert len({x[0] for x in found if x is not None}) == 2
+    for gemm, x in zip(gemms, found, strict=True):
+        assert x is not None
+        assert x[1] > 0
+        small = listed_schedule(gemm, "sm_90a")
+        assert small is None or small.tile in {y[0].tile for y in found if y is not None}
+
+
+def test_a_long_sum_takes_long_and_what_is_no_product_has_no_shared_kernel() -> None:
+    short, long = (shared_schedule(product(8, 8, k), "sm_90a") for k in (64, 1 << 24))
+    assert short is not None
+    assert long is not None
+    assert short[0] == long[0]
+    assert long[1] > 1e5 > 100 > short[1]
+    one = gett.plan("iij->j", ((5, 5, 9), "float32"), arch="sm_90a").steps[0].gemm
+    assert shared_schedule(one, "sm_90a") is None
+    added = gett.plan("ij,jk->ik", *[((64, 64), "float32")] * 2, c=((64, 64), "float32"), arch="sm_90a").steps[0].gemm
+    assert shared_schedule(added, "sm_90a") is None
+
+
+def test_elements_that_lie_anywhere_are_not_copied_whole() -> None:
+    gemm = product(40, 40, 40)
+    a = replace(gemm.contraction.a, alignment=4)
+    odd = replace(gemm, contraction=replace(gemm.contraction, a=a))
+    assert listed_schedule(gemm, "sm_90a") is not None
+    assert listed_schedule(odd, "sm_90a") is shared_schedule(odd, "sm_90a") is None
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "float32"])
+def test_large_tiles_are_exact(tmp_path: Path, dtype: str) -> None:
+    """Alone in a launch, with odd extents in several modes."""
+    shapes = ((21, 2, 33, 3), (2, 5, 7, 21, 3))
+    gemm = gett.plan("kbmx,bnyko->bmxnyo", *[(s, dtype) for s in shapes], arch="sm_90a").steps[0].gemm
+    large = shared_schedule(product(4096, 4096, 64, dtype), "sm_90a")
+    assert large is not None
+    assert large[0].tile.shape[:2] == (64, 64)
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-2, 3, s).astype(dtype) for s in shapes]
+    memory = Memory(1 << 22)
+    a, b = (memory.put(x) for x in arrays)
+    exact = np.einsum("kbmx,bnyko->bmxnyo", *arrays)
+    d = memory.take(exact.shape, dtype)
+    d[...] = 77
+    run_listed(tmp_path, memory, large[0], [(gemm, *((b, a) if gemm.swapped else (a, b)), d)])
+    np.testing.assert_array_equal(d, exact)

@@ -16,6 +16,7 @@ from gett.schedule.legality import can_implement
 from gett.schedule.mainloops.dmma_tma import doubles, k_of_doubles
 from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.rules.rule import Lowered, name_of
+from gett.schedule.search import select
 from gett.schedule.search.fragments import DmmaTmaSearch
 from gett.schedule.search.hopper import both_roles
 from gett.schedule.search.select import candidates
@@ -123,20 +124,26 @@ def test_tiles_are_staged_in_the_stages_of_single_blocks() -> None:
     assert name_of(refusal.rule) == "reuse"
 
 
-def test_wide_tiles_fill_whole_waves() -> None:
+def whole_tiles(plan: GemmPlan, monkeypatch: pytest.MonkeyPatch) -> list[Schedule]:
+    """The schedules without stream-K, however many with it the model puts before them."""
+    monkeypatch.setattr(select, "DMMA", 48)
+    return [s for s in of_kind(plan) if not s.scheduler.stream_k]
+
+
+def test_wide_tiles_fill_whole_waves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 2000 x 2000 results: 320 tiles of 128 x 104, the widest below 128 of rows of 20, would be three waves."""
     ring = Case("ring", "mbej,imae->ijab", {"m": 20, "b": 100, "e": 100, "j": 20, "i": 20, "a": 100})
     plan = plan_of(ring)
-    first = next(s for s in of_kind(plan) if not s.scheduler.stream_k)
+    first = whole_tiles(plan, monkeypatch)[0]
     assert first.tiling.shape[1] > 128
     assert 1.8 * FACTS.sm_count < first.tiling.tiles(plan.extent_l) <= 2 * FACTS.sm_count
 
 
-def test_tiles_are_staged_in_the_stages_where_sums_are_long() -> None:
+def test_tiles_are_staged_in_the_stages_where_sums_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside a wide tile there is room for two stages. Short sums do not hide the wait between tiles."""
 
     def staged_in_stages(case: Case) -> list[bool]:
-        stores = [s.epilogue.store for s in of_kind(plan_of(case)) if not s.scheduler.stream_k]
+        stores = [s.epilogue.store for s in whole_tiles(plan_of(case), monkeypatch)]
         return [isinstance(x, TmaStore) and x.reuse_mainloop_smem for x in stores]
 
     ring = Case("ring", "mbej,imae->ijab", {"m": 20, "b": 100, "e": 100, "j": 20, "i": 20, "a": 100})

@@ -80,7 +80,9 @@ def test_sizes(text: str, size: int) -> None:
     assert read_environment({"GETT_CACHE_LIMIT": text}).cache_limit == size
 
 
-@pytest.mark.parametrize(("name", "value"), [("GETT_CACHE_LIMIT", "much"), ("GETT_CACHE_DISABLE", "perhaps")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("GETT_CACHE_LIMIT", "much"), ("GETT_CACHE_DISABLE", "perhaps"), ("GETT_SHARED_FIRST", "later")]
+)
 def test_values_that_make_no_sense_are_named(name: str, value: str) -> None:
     with pytest.raises(OptionError, match=f"{name}.*{value}"):
         read_environment({name: value})
@@ -90,6 +92,7 @@ def test_the_environment_is_typed() -> None:
     assert read_environment({}) == Environment()
     settings = read_environment({"GETT_NVRTC": "/opt/nvrtc", "XDG_CACHE_HOME": "relative", "GETT_CACHE_DISABLE": "no"})
     assert settings == Environment(nvrtc=Path("/opt/nvrtc"))
+    assert [read_environment({"GETT_SHARED_FIRST": x}).shared_first for x in ("", "1", "0")] == [True, True, False]
 
 
 def test_the_command_shows_and_clears(

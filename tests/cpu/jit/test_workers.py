@@ -90,6 +90,22 @@ def test_processes_work_at_the_same_time(monkeypatch):
     assert len(results) == 2
 
 
+@pytest.mark.parametrize("count", [1, 2, WORTH])
+def test_processes_of_the_caller_s_compile_all(count):
+    seen = []
+
+    def make(task, compiler):
+        seen.append(compiler)
+        return task
+
+    with workers(2) as crew:
+        assert side_by_side(lambda task: partial(make, task), range(count), lambda text: None, crew=crew) == [
+            *range(count)
+        ]
+        assert {x.__self__ for x in seen} == {crew}
+        assert all(p.popen.poll() is None for p in crew._started)  # they are the caller's to end
+
+
 @pytest.mark.parametrize(("count", "expected"), [(WORTH - 1, False), (WORTH, True)])
 def test_many_tasks_get_processes(monkeypatch, count, expected):
     monkeypatch.setattr(module.os, "cpu_count", lambda: 2)

@@ -64,6 +64,8 @@ INSIDE = {
     "gett.plans": [
         "checks plan_cache precision seen",
         "call executables fit",
+        "standing_in",
+        "bindings",
         "bound_steps unsliced",
         "compiling recording plan_figures plan_graph",
         "contraction_plan",
