@@ -26,6 +26,7 @@ from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.hopper_needs import planes, wgmma_takes
 from gett.schedule.spec.loader import Tma
+from gett.schedule.spec.mainloop import WgmmaTf32
 from gett.schedule.spec.schedule import PersistentRagged, Schedule
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box, TileDim
@@ -105,7 +106,7 @@ class RaggedSearch(Search[WgmmaTile]):
     def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterator[Schedule]:
         """The schedules of a tile for which there are clipped maps."""
         for made in self.whole.lowered(self._tile(choice), estimate):
-            found = self._clipped(made)
+            found = None if self._rounds_along_rows(made) else self._clipped(made)
             if found is not None:
                 order = PersistentRagged(
                     made.scheduler.blocks, self.group, self.row_length, self.ends, made.scheduler.group_m, made.cluster
@@ -122,6 +123,17 @@ class RaggedSearch(Search[WgmmaTile]):
             return replace(choice, k=box)
         side = OperandTiling(box, modes)
         return replace(choice, m=side) if self.group == "m" else replace(choice, n=side)
+
+    def _rounds_along_rows(self, made: Schedule) -> bool:
+        """Whether a copy that rounds to TF32 would begin at any number of a row.
+
+        On an H200 such kernels ended with an illegal instruction, where those of 16 bits, which round nothing, ran.
+        """
+        loop = made.hopper
+        side = loop.a if self.group == "m" else loop.b
+        if self.group == "k" or not isinstance(loop, WgmmaTf32) or not isinstance(side, Tma):
+            return False
+        return side.map.modes[len(self.whole.plan.l)].dim == 0
 
     def _clipped(self, made: Schedule) -> Schedule | None:
         """A schedule whose maps end at the last row of a problem; None where one cannot."""

@@ -233,7 +233,8 @@ def test_persistent_kernels_write_each_problem_and_nothing_else(
     tensors = [kind_of_array.describe(v) for v in (x, y, out)]
     arch = kind_of_array.arch(0)
     if arch == "sm_90a":
-        assert persistent_kernel(modes, tensors, arch, ends_dtype, sizes["e"], precision) is not None
+        made = persistent_kernel(modes, tensors, arch, ends_dtype, sizes["e"], precision)
+        assert (made is None) is (dtype == "float32" and orders is not None)  # rows that are rounded run along the mode
     gett.ragged(subscripts, x, y, ends, out=out, precision=precision)
     assert np.array_equal(cupy.asnumpy(out), gett.ragged(subscripts, a, b, at))
     memory[150:-150, ..., :n] = 77

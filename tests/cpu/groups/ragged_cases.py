@@ -117,7 +117,6 @@ PERSISTENT = {
     "few": RaggedCase("tk,ekn->tn", dict(FEW, n=16)),
     "words": RaggedCase("tk,enk->tn", FEW, "float32", "tf32"),
     "fragments": RaggedCase("tk,ekn->tn", FEW, "float32", "tf32"),
-    "transposed": RaggedCase("tk,ekn->tn", dict(FEW, t=304), "float32", "tf32", orders=("kt", "", "")),
 }
 SUMS = {
     "sums": RaggedCase("tk,tn->ekn", FEW),
@@ -132,6 +131,7 @@ OTHERS = {
     "sums-apart": RaggedCase("tbk,tbn->ekn", dict(FEW, b=3), orders=("btk", "btn", "")),
     "sums-major": RaggedCase("tk,tn->ekn", dict(FEW, t=304), orders=("kt", "", "")),  # rows of A run along the sum
     "columns": RaggedCase("tk,ekn->nt", SIZES),  # D's rows run along the ragged mode, which no map can clip
+    "words-turned": RaggedCase("tk,ekn->tn", dict(FEW, t=304), "float32", "tf32", orders=("kt", "", "")),
     "odd": RaggedCase("tk,ekn->tn", dict(SIZES, n=135)),
     "odd-k": RaggedCase("tk,ekn->tn", dict(SIZES, k=63)),
     "ieee": RaggedCase("tk,ekn->tn", SIZES, "float32", "ieee"),
