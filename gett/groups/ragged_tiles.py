@@ -26,7 +26,6 @@ from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.hopper_needs import planes, wgmma_takes
 from gett.schedule.spec.loader import Tma
-from gett.schedule.spec.mainloop import WgmmaTf32
 from gett.schedule.spec.schedule import PersistentRagged, Schedule
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box, TileDim
@@ -106,7 +105,7 @@ class RaggedSearch(Search[WgmmaTile]):
     def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterator[Schedule]:
         """The schedules of a tile for which there are clipped maps."""
         for made in self.whole.lowered(self._tile(choice), estimate):
-            found = None if self._rounds_along_rows(made) else self._clipped(made)
+            found = None if self._begins_anywhere(made) else self._clipped(made)
             if found is not None:
                 order = PersistentRagged(
                     made.scheduler.blocks, self.group, self.row_length, self.ends, made.scheduler.group_m, made.cluster
@@ -124,14 +123,13 @@ class RaggedSearch(Search[WgmmaTile]):
         side = OperandTiling(box, modes)
         return replace(choice, m=side) if self.group == "m" else replace(choice, n=side)
 
-    def _rounds_along_rows(self, made: Schedule) -> bool:
-        """Whether a copy that rounds to TF32 would begin at any number of a row.
+    def _begins_anywhere(self, made: Schedule) -> bool:
+        """Whether copies of an operand begin at any element of its rows, which run along the ragged mode.
 
-        On an H200 such kernels ended with an illegal instruction, where those of 16 bits, which round nothing, ran.
+        On an H200 they ended with an illegal instruction: they begin at whole chunks of 16 bytes alone.
         """
-        loop = made.hopper
-        side = loop.a if self.group == "m" else loop.b
-        if self.group == "k" or not isinstance(loop, WgmmaTf32) or not isinstance(side, Tma):
+        side = made.hopper.a if self.group == "m" else made.hopper.b
+        if self.group == "k" or not isinstance(side, Tma):
             return False
         return side.map.modes[len(self.whole.plan.l)].dim == 0
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 LONGEST_US = 250_000.0
 """Time of all steps that shared kernels make. What would take longer waits for its own kernels, which is quicker."""
+STREAM_US = 1_000.0
+"""Time by a shared kernel from which a product that memory bounds waits for its own, which compiles in 0.1 s."""
 AT_ONCE = 8
 """Processors from which own kernels are compiled while shared ones still are; on fewer behind them."""
 PAUSE_S, MOST_S = 0.1, 0.5
@@ -215,13 +217,14 @@ def _may_stand_in(steps: Sequence[Step], request: PlanRequest) -> bool:
 def _shared(steps: Sequence[Step], arch: str, missing: Sequence[str]) -> dict[str, GroupedSchedule]:
     """The shared kernel of each product that lacks its own, by signature; not of those that take too long so."""
     from gett.schedule.grouped import shared_schedule
+    from gett.schedule.search.stream import is_stream
 
     lacking = set(missing) - {s.gemm.signature for s in steps if any(s.offsets)}  # parts of what is too large
     names = Counter(name for s in steps if s.together is None and (name := s.gemm.signature) in lacking)
     gemms = {s.gemm.signature: s.gemm for s in steps}
-    made = {name: shared_schedule(gemms[name], arch) for name in names}
-    found = {name: x[0] for name, x in made.items() if x is not None}
-    took = {name: x[1] * names[name] for name, x in made.items() if x is not None}
+    made = {name: x for name in names if (x := shared_schedule(gemms[name], arch)) is not None}
+    made = {name: x for name, x in made.items() if x[1] < STREAM_US or not is_stream(gemms[name])}
+    found, took = {name: x[0] for name, x in made.items()}, {name: x[1] * names[name] for name, x in made.items()}
     left = LONGEST_US
     for name in sorted(found, key=lambda x: took[x]):
         left -= took[name]

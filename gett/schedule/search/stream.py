@@ -203,14 +203,19 @@ class _Sums:
     def _threads(self, vector: int) -> tuple[int, int, int]:
         """(threads along K, vectors of outputs a thread, steps of K in flight)."""
         volume_o, volume_k = math.prod(self.outputs[D].extents), math.prod(self.sums[self.big].extents)
-        busy = self.facts.sm_count * 1024  # threads that keep the memory busy
+        sm_count = self.facts.sm_count
+        busy = sm_count * 1024  # threads that keep the memory busy
         if self.along_k:
             vectors = max(1, -(-volume_k // vector))
             lanes = min(_ceil_pow2(vectors), 32 if volume_o * 32 >= busy else STREAMING.threads)
         else:
             vectors = max(1, volume_k)
             owners = _ceil_pow2(-(-max(1, volume_o) // vector))
-            lanes = 1 if owners >= 2 * busy else min(STREAMING.threads // min(owners, 32), _ceil_pow2(vectors))
+            of_block = min(owners, 32)
+            # Few blocks go through K one step after the other: with more threads an output there are more of them.
+            while of_block * vector * self.outputs[self.big].size > ROW_BYTES // 2 and owners < of_block * sm_count:
+                of_block //= 2
+            lanes = 1 if owners >= 2 * busy else min(STREAMING.threads // of_block, _ceil_pow2(vectors))
         accesses = STREAMING.accesses // 2 if self.small else STREAMING.accesses
         unroll = min(accesses, _ceil_pow2(-(-vectors // lanes)))
         outputs = 1 if self.along_k else vector

@@ -110,7 +110,6 @@ PERSISTENT = {
     "inside": RaggedCase("thk,ekn->thn", dict(FEW, h=3)),
     "outside": RaggedCase("thk,ekn->htn", dict(FEW, h=3)),
     "batch": RaggedCase("tbk,ebkn->tbn", dict(FEW, b=2)),
-    "tokens": RaggedCase("tk,ekn->tn", dict(FEW, t=304), orders=("kt", "", "")),
     "split": RaggedCase("tk,ekn->tn", dict(FEW, n=256)),  # a row of matrices is cut into those of a swizzle
     "one": RaggedCase("tk,ekn->tn", dict(FEW, e=1)),
     "gaps": RaggedCase("tk,ekn->tn", FEW, gap=8),
@@ -131,6 +130,7 @@ OTHERS = {
     "sums-apart": RaggedCase("tbk,tbn->ekn", dict(FEW, b=3), orders=("btk", "btn", "")),
     "sums-major": RaggedCase("tk,tn->ekn", dict(FEW, t=304), orders=("kt", "", "")),  # rows of A run along the sum
     "columns": RaggedCase("tk,ekn->nt", SIZES),  # D's rows run along the ragged mode, which no map can clip
+    "turned": RaggedCase("tk,ekn->tn", dict(FEW, t=304), orders=("kt", "", "")),  # rows of A run along the rows
     "words-turned": RaggedCase("tk,ekn->tn", dict(FEW, t=304), "float32", "tf32", orders=("kt", "", "")),
     "odd": RaggedCase("tk,ekn->tn", dict(SIZES, n=135)),
     "odd-k": RaggedCase("tk,ekn->tn", dict(SIZES, k=63)),

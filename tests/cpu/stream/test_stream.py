@@ -292,3 +292,16 @@ def test_other_types_of_c_and_d_are_converted() -> None:
         assert "const double* c;" in kernel.source.text
         assert "float* d;" in kernel.source.text
         compile_uncached(kernel.source.text, "sm_90a")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
+def test_few_outputs_are_summed_by_many_blocks(dtype: str) -> None:
+    """976 sums of 512 products: by 32 vectors of outputs a block they were four blocks, one step behind the other."""
+    plan = plan_for("abc,adcbe->de", [(2, 2, 128), (2, 61, 128, 2, 16)], dtype)[0]
+    s = select_schedule(plan, "sm_90a")
+    loop = s.mainloop
+    assert isinstance(loop, StreamSum)
+    assert s.tiling.m.tiles >= 31
+    assert loop.threads // loop.lanes_k * loop.vector * plan.size(1) >= 64  # bytes that are read together
+    many = select_schedule(plan_for("ab,acb->c", [(2, 512), (2, 1 << 18, 512)], dtype)[0], "sm_90a")
+    assert many.tiling.m.tiles > 1000
