@@ -162,10 +162,12 @@ class Replay:
             return False
         given, last = self._given(operands, ending), self._last
         if given != last:
-            changed = set(self._writers) if given[self._count :] != last[self._count :] else set()
-            for i, readers in enumerate(self._readers):
-                if given[i] != last[i]:
-                    changed.update(readers)
+            count = self._count
+            changed = set(self._writers) if given[count:] != last[count:] else set()
+            if given[:count] != last[:count]:
+                for i, readers in enumerate(self._readers):
+                    if given[i] != last[i]:
+                        changed.update(readers)
             self._last = ()  # until all launches have the new arguments
             for k in changed:
                 arguments = self._arguments(k, given)
