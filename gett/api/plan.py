@@ -175,7 +175,7 @@ def _plan(call: Call, arch: str | None, lazy: tuple[bool, ...], make: Make) -> C
     real = [(n, x) for (n, x), p in zip(named, pairs, strict=True) if p is None]
     kind, device, arrays = gather([x for _, x in real], [n for n, _ in real], pairs[:operands].count(None))
     if arch is not None:
-        arch = _target(arch)
+        arch = meant_arch(arch)
     if arch == "cpu" and kind is not NUMPY:
         raise OptionError(f"arch='cpu' cannot plan for {kind.name} arrays")
     target = arch or kind.arch(device)
@@ -234,7 +234,7 @@ def _in_float32(specs: list[TensorSpec], dtype: Any, operands: int) -> tuple[lis
     return specs, FLOAT32 if asked is BFLOAT16 else dtype
 
 
-def _target(arch: Any) -> str:
+def meant_arch(arch: Any) -> str:
     """The architecture that `arch=` means.
 
     Raises:

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gett.api.entries import make_entry, named, naming, read_file
-from gett.api.plan import plan
+from gett.api.plan import meant_arch, plan
 from gett.console.formatting import brief, count, format_seconds
-from gett.errors import DeviceError, GettError, MissingPackageError, OptionError
-from gett.plans.compiling import compile_parts, keys_of, settle_parts
+from gett.errors import DeviceError, DTypeError, GettError, MissingPackageError, OptionError
+from gett.hw.dtypes import DTYPES
+from gett.ir.tensors import parse_dtype, resolve_precision
+from gett.plans.compiling import cached_among, compile_parts, compile_shared, keys_of, settle_parts
 from gett.plans.contraction_plan import ContractionPlan
 from gett.typing import Optimize, Order, Precision, Size
 
 if TYPE_CHECKING:
     from gett.runtime.device import DeviceFacts
+    from gett.schedule.spec.grouped import GroupedSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +51,16 @@ class PrecompileResult:
 
     def __str__(self) -> str:
         """The counts in one line."""
-        entries, kernels = count(len(self.entries), "entry", "entries"), count(self.kernels, "kernel")
+        entries = f" of {count(len(self.entries), 'entry', 'entries')}" if self.entries else ""
         done = f"{self.compiled} compiled, {self.cached} from the cache, in {format_seconds(self.seconds)}"
-        return f"{kernels} of {entries} for {', '.join(self.arch) or 'no GPU'}: {done}"
+        return f"{count(self.kernels, 'kernel')}{entries} for {', '.join(self.arch) or 'no GPU'}: {done}"
 
 
 def precompile(
-    contractions: Any,
+    contractions: Any = (),
     /,
     *,
+    shared: Sequence[Any] = (),
     arch: str | None = None,
     precision: Precision | None = None,
     order: Order | None = "K",
@@ -78,6 +82,8 @@ def precompile(
             mapping. A mapping has `"eq"`, `"shapes"`, `"dtype"` (one for all operands, or a list) and perhaps
             `"path"` (as opt_einsum has it), `"order"`, `"precision"`, `"conj"`, `"workspace_limit"` or
             `"memory_limit"`. A file has an object of names, or a list, with such mappings.
+        shared: dtypes whose shared kernels are compiled, too: two of each, on which networks of any extents run until
+            their own are compiled.
         arch: The architecture, or the name of a GPU, as for `plan`; it need not be here. By default the current GPU,
             whose choice of schedules is then remembered too. Plans have their own.
         precision: As for `plan`, where an entry does not say; so are `order`, `optimize`, `workspace_limit` and
@@ -94,6 +100,7 @@ def precompile(
         How many kernels were compiled, and how many the cache had.
 
     Raises:
+        DTypeError: `shared=` has a dtype that no shared kernel multiplies.
         OptionError: `arch=` is not given and there is no GPU, or is `"cpu"`; an entry has no such form, or the file
             cannot be read.
         GettError: An entry cannot be planned, as `plan` says it; then nothing is compiled. CompileError or
@@ -111,8 +118,9 @@ def precompile(
         raise OptionError(f"processes={brief(processes)}; it must be at least 1")
     given = _by_name(contractions)
     device = None
-    if arch is None and not all(isinstance(x, ContractionPlan) for x in given.values()):
+    if arch is None and (shared or not all(isinstance(x, ContractionPlan) for x in given.values())):
         device = _present()
+    of_dtypes = _shared(shared, device.arch if device else arch, precision)
     options = {
         "precision": precision, "order": order, "optimize": optimize, "workspace_limit": workspace_limit,
         "memory_limit": memory_limit,
@@ -128,7 +136,9 @@ def precompile(
     for group, place in groups:
         counts = _compile(group, place, processes, progress)
         compiled, cached = compiled + counts[0], cached + counts[1]
-    archs = tuple(dict.fromkeys(p.arch for p in plans.values()))
+    counts = compile_shared(of_dtypes, processes)
+    compiled, cached = compiled + counts[0], cached + counts[1]
+    archs = tuple(dict.fromkeys([*(p.arch for p in plans.values()), *(x.arch for x in of_dtypes)]))
     return PrecompileResult(archs, tuple(plans), compiled, cached, time.perf_counter() - start)
 
 
@@ -143,6 +153,28 @@ def _by_name(contractions: Any) -> dict[str, Any]:
     if not isinstance(contractions, Iterable):
         raise OptionError(f"precompile takes a file, a mapping or a list of contractions, not {brief(contractions)}")
     return {str(i): x for i, x in enumerate(contractions)}
+
+
+def _shared(dtypes: Sequence[Any], arch: str | None, precision: Precision | None) -> list[GroupedSchedule]:
+    """The shared kernels of dtypes.
+
+    Raises:
+        DTypeError, PrecisionError: There is no such kernel.
+        OptionError: `dtypes` is no list, or the architecture no GPU's.
+    """
+    if isinstance(dtypes, str | bytes) or not isinstance(dtypes, Iterable):
+        raise OptionError(f"shared={brief(dtypes)} is no list of dtypes")
+    found: list[GroupedSchedule] = []
+    for given in dtypes:
+        from gett.schedule.grouped import shared_schedules
+
+        dtype, name = parse_dtype(given), meant_arch(arch)
+        if name == "cpu":
+            raise OptionError("arch='cpu' has no kernels to compile; give arch= of a GPU")
+        if dtype.name not in DTYPES:
+            raise DTypeError(f"shared= has {dtype}, which no kernel multiplies")
+        found += shared_schedules(dtype.name, resolve_precision(precision, dtype), name)
+    return found
 
 
 def _plan(name: str, given: Any, arch: str | None, options: Mapping[str, Any]) -> ContractionPlan:
@@ -181,6 +213,8 @@ def _compile(
 
     # A plan of arrays on a GPU has its kernels.
     parts = {name: [x for x in p.parts if x.request.device is None] for name, p in plans.items()}
+    keys = dict.fromkeys(key for some in parts.values() for x in some for key in keys_of(x))
+    together = cached_among(key for key in keys if not isinstance(key, tuple))
     made = compile_parts(
         [x for some in parts.values() for x in some], device, keep_going=True, shown=progress, processes=processes
     )
@@ -194,4 +228,5 @@ def _compile(
         with naming(name):
             settle_parts([x for x in parts[name] if not x.settled], made)
             p.compile()
-    return compiled_and_found([x for x in made.values() if not isinstance(x, GettError)])
+    compiled, cached = compiled_and_found([x for x in made.values() if not isinstance(x, GettError)])
+    return compiled + together[0], cached + together[1]

@@ -67,8 +67,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
         from gett.cli.precompile import run_precompile
 
         return run_precompile(
-            options.file, options.arch, precision=options.precision, workspace_limit=options.workspace_limit,
-            memory_limit=options.memory_limit, processes=options.processes,
+            options.file, options.arch, shared=options.shared, precision=options.precision,
+            workspace_limit=options.workspace_limit, memory_limit=options.memory_limit, processes=options.processes,
         )  # fmt: skip
     from gett.cli.problem import parse_problem
 
@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="plan, run on random data, verify, and time beside the rivals installed")
     explain = commands.add_parser("explain", help="plan only, for any architecture; needs no GPU")
-    ahead = commands.add_parser("precompile", help="compile the kernels of a file of contractions; needs no GPU")
+    ahead = commands.add_parser("precompile", help="compile the kernels of contractions, or of dtypes; needs no GPU")
     demo = commands.add_parser("demo", help="three real contractions on whatever this machine has")
     cache = commands.add_parser("cache", help="show the caches of kernels and schedules on disk; --clear empties them")
     cache.add_argument("--clear", action="store_true", help="remove every compiled kernel and remembered schedule")
@@ -106,7 +106,10 @@ def _parser() -> argparse.ArgumentParser:
             help="how products are formed: ieee, for float32 also bf16x6 (default), fp16x3, bf16x3 or tf32",
         )
     ahead.add_argument(
-        "file", help='JSON: {"name": {"eq": "ab,bc->ac", "shapes": [[9, 8], [8, 7]], "dtype": "float32"}}'
+        "file", nargs="?", help='JSON: {"name": {"eq": "ab,bc->ac", "shapes": [[9, 8], [8, 7]], "dtype": "float32"}}'
+    )
+    ahead.add_argument(
+        "--shared", default="", metavar="DTYPES", help="also the kernels on which networks of these dtypes run at first"
     )
     ahead.add_argument("--arch", default=None, help="sm_90a, h100, a100, ... (default: this machine's GPU)")
     ahead.add_argument("--workspace-limit", default=None, metavar="SIZE", help="as workspace_limit= of gett.plan")

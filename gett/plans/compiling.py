@@ -6,8 +6,10 @@ compiled is the runtime's; what is remembered of a device is the schedule store'
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -105,6 +107,38 @@ def unsettled(parts: Sequence[PartT]) -> list[PartT]:
     for part in parts:
         part.take_own()
     return [part for part in parts if not part.settled]
+
+
+def compile_shared(schedules: Iterable[GroupedSchedule], processes: int | None = None) -> tuple[int, int]:
+    """Kernels that find extents and strides in tables: how many were compiled, and how many the cache had.
+
+    Raises:
+        MissingPackageError: The compiler is not installed.
+        CompileError: A kernel cannot be made.
+    """
+    from gett.runtime.grouped import compile_grouped
+
+    distinct = [*dict.fromkeys(schedules)]
+    counts = cached_among(distinct)
+    with ThreadPoolExecutor(processes or os.cpu_count() or 1) as pool:  # the compiler leaves the interpreter alone
+        for _ in pool.map(compile_grouped, distinct):
+            pass
+    return counts
+
+
+def cached_among(schedules: Iterable[GroupedSchedule]) -> tuple[int, int]:
+    """Of kernels that find extents and strides in tables, how many the cache lacks, and how many it has.
+
+    Raises:
+        MissingPackageError: The compiler is not installed.
+    """
+    distinct = [*dict.fromkeys(schedules)]
+    if not distinct:
+        return 0, 0
+    from gett.runtime.grouped import is_cached
+
+    found = sum(map(is_cached, distinct))
+    return len(distinct) - found, found
 
 
 def settle_parts(parts: Sequence[BoundSteps], made: Mapping[Key | GroupedSchedule, CompiledKernel | GettError]) -> None:

@@ -9,7 +9,8 @@ from functools import lru_cache
 from gett.codegen.grouped import render_grouped
 from gett.codegen.records import Kernel, KernelSource
 from gett.errors import DeviceError, PoorKernelError
-from gett.jit.compile import compile_kernel
+from gett.jit.compile import compile_kernel, kernel_key
+from gett.jit.diskcache import kernel_cache
 from gett.runtime.device import Host
 from gett.runtime.driver import ERROR_INVALID_CONTEXT, DriverApi
 from gett.runtime.launch import ArgumentBlock
@@ -30,6 +31,17 @@ def compile_grouped(schedule: GroupedSchedule) -> tuple[KernelSource, bytes]:
         return source, compile_kernel(source, schedule.arch)
     except PoorKernelError:  # there is no other kernel of the class
         return source, compile_kernel(source, schedule.arch, allow_spills=True)
+
+
+def is_cached(schedule: GroupedSchedule) -> bool:
+    """Whether the cache has a class's kernel.
+
+    Raises:
+        MissingPackageError: NVRTC is not installed.
+    """
+    source, cache = render_grouped(schedule), kernel_cache()
+    keys = (kernel_key(source, schedule.arch, allow_spills=x) for x in (False, True))
+    return any(cache.get(key) is not None for key in keys)
 
 
 class GroupedExecutable:

@@ -69,11 +69,24 @@ def shared_schedule(gemm: GemmPlan, arch: str) -> tuple[GroupedSchedule, float] 
     if not _is_listed(gemm) or max(gemm.extent_l, gemm.extent_m, gemm.extent_n, gemm.extent_k) >= _MOST:
         return None
     cores = _by_cores(gemm)
-    large, small = tiles_of(gemm.contraction.dtype, tensor_cores=cores)
-    if math.prod(large.shape) > math.prod(_LARGE.shape):
-        large = _LARGE  # larger ones take the compiler more than a second
-    us, tile = min(((_expected_us(gemm, tile), tile) for tile in (small, large)), key=lambda x: x[0])
+    tiles = _shared_tiles(gemm.contraction.dtype, cores)
+    us, tile = min(((_expected_us(gemm, tile), tile) for tile in tiles), key=lambda x: x[0])
     return (_listed(gemm, arch, tile, cores), us) if 0 < _tiles(gemm, tile) < _MOST else None
+
+
+def shared_schedules(dtype: str, precision: str, arch: str) -> tuple[GroupedSchedule, ...]:
+    """The kernels of `shared_schedule` for a dtype, of operands that are not conjugated."""
+    cores, load = by_tensor_cores(dtype, (dtype, dtype), precision), GroupedLoad(dtype, False, "k", 1)
+    return tuple(
+        GroupedSchedule(arch, dtype, dtype, load, load, cores, tile, listed=True)
+        for tile in _shared_tiles(dtype, cores)
+    )
+
+
+def _shared_tiles(dtype: str, cores: bool) -> tuple[GroupedTile, GroupedTile]:
+    large, small = tiles_of(dtype, tensor_cores=cores)
+    # Larger ones take the compiler more than a second.
+    return small, _LARGE if math.prod(large.shape) > math.prod(_LARGE.shape) else large
 
 
 def _is_listed(gemm: GemmPlan) -> bool:

@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 
 import gett
+import gett.jit.compile
 import gett.runtime.compiling
+import gett.runtime.grouped
 from gett.errors import CompileError, MissingPackageError, OptionError, PoorKernelError
 from gett.jit.compile import CompileResult
 from gett.jit.diskcache import kernel_cache
 from gett.jit.entries import unpack_entry
+from gett.runtime.grouped import is_cached
+from gett.schedule.grouped import shared_schedule
 from gett.slices.finder import find_plan
 from tests.cpu.tuning import FACTS, new_process, request
 
@@ -202,3 +206,48 @@ def test_the_gpu_at_hand_remembers_its_schedules(fake_gpu, monkeypatch):
     monkeypatch.setattr(gett.runtime.compiling, "begin_best", None)
     find_plan(request(64, 64, 64))
     assert len(fake_gpu.compiled) == count
+
+
+# --- kernels that contractions share
+
+
+def test_shared_kernels_of_dtypes(own_cache, monkeypatch):
+    """Those on which a network of any extents runs at first, once each."""
+    monkeypatch.setattr(gett.jit.compile, "compile_uncached", lambda text, arch, **_: CompileResult(text.encode(), ""))
+    gett.runtime.grouped.compile_grouped.cache_clear()
+    done = gett.precompile(shared=["complex64", np.float64, "complex64"], arch="H100")
+    assert (done.arch, done.entries, done.compiled, done.cached) == (("sm_90a",), (), 4, 0)
+    assert re.fullmatch(r"4 kernels for sm_90a: 4 compiled, 0 from the cache, in [\d.]+ m?s", str(done))
+    gett.runtime.grouped.compile_grouped.cache_clear()
+    again = gett.precompile([], shared=["complex64"], arch="sm_90a")
+    assert (again.compiled, again.cached) == (0, 2)
+    gemms = [s.gemm for s in gett.plan("ab,bc,cd->ad", *[((300, 300), "complex64")] * 3, arch="sm_90a").steps]
+    assert all(is_cached(shared_schedule(gemm, "sm_90a")[0]) for gemm in gemms)
+    gett.runtime.grouped.compile_grouped.cache_clear()
+
+
+def test_kernels_that_make_steps_together_are_counted(compiler, monkeypatch):
+    monkeypatch.setattr(gett.jit.compile, "compile_uncached", lambda text, arch, **_: CompileResult(text.encode(), ""))
+    gett.runtime.grouped.compile_grouped.cache_clear()
+    spec = "ab,bc,cd,de,ef,fg,gh,hi,ij,jk,kl,lm->am"
+    chain = (spec, [(4, 4)] * 12, "float64")
+    done = gett.precompile([chain], arch="sm_90a")
+    assert done.compiled == len(compiler.texts) + 1
+    gett.runtime.grouped.compile_grouped.cache_clear()
+    assert gett.precompile([chain], arch="sm_90a").cached == done.kernels
+    gett.runtime.grouped.compile_grouped.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ("complex64", OptionError, "shared='complex64' is no list of dtypes"),
+        ([object], gett.DTypeError, "shared= has object, which no kernel multiplies"),
+        (["float31"], gett.DTypeError, "float31"),
+    ],
+)
+def test_what_has_no_shared_kernel_is_named(given, error, words):
+    with pytest.raises(error, match=re.escape(words)):
+        gett.precompile(shared=given, arch="sm_90a")
+    with pytest.raises(OptionError, match="arch='cpu' has no kernels to compile"):
+        gett.precompile(shared=["float32"], arch="cpu")
