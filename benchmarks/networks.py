@@ -104,12 +104,7 @@ def _host(x: Any) -> Any:
 
 def network_row(name: str, task: dict[str, Any], on_gpu: bool) -> dict[str, Any]:
     """A network of `first_calls.tasks`, with its plan compiled before."""
-    rng = np.random.default_rng(0)
-    host = []
-    for shape in task["shapes"]:
-        x = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
-        host.append((x * np.prod(shape, dtype=float) ** -0.25).astype(task["dtype"]))
-    ours, theirs = _both(host, on_gpu)
+    ours, theirs = _both(gpus.random_arrays(np, task["shapes"], task["dtype"]), on_gpu)
     path = [tuple(p) for p in task["path"]]
     start = time.perf_counter()
     plan = gett.plan(task["subscripts"], *ours, optimize=path).compile()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from gett.runtime.device import DeviceFacts
     from gett.schedule.spec.grouped import GroupedSchedule
 
+_NO_GPU = "arch='cpu' has no kernels to compile; give arch= of a GPU"
+
 
 @dataclass(frozen=True, slots=True)
 class PrecompileResult:
@@ -129,7 +131,7 @@ def precompile(
     for name, x in given.items():
         plans[name] = x if isinstance(x, ContractionPlan) else _plan(name, x, device.arch if device else arch, options)
         if plans[name].arch == "cpu":
-            raise OptionError(f"entry {brief(name)}: arch='cpu' has no kernels to compile; give arch= of a GPU")
+            raise OptionError(f"entry {brief(name)}: {_NO_GPU}")
     own = {name: p for name, p in plans.items() if p is not given[name]}
     groups = [(plans, None)] if device is None else [(own, device), (_without(plans, own), None)]
     compiled = cached = 0
@@ -164,17 +166,16 @@ def _shared(dtypes: Sequence[Any], arch: str | None, precision: Precision | None
     """
     if isinstance(dtypes, str | bytes) or not isinstance(dtypes, Iterable):
         raise OptionError(f"shared={brief(dtypes)} is no list of dtypes")
-    found: list[GroupedSchedule] = []
-    for given in dtypes:
-        from gett.schedule.grouped import shared_schedules
+    wanted = [*map(parse_dtype, dtypes)]
+    if not wanted:
+        return []
+    if (name := meant_arch(arch)) == "cpu":
+        raise OptionError(_NO_GPU)
+    if wrong := [x for x in wanted if x.name not in DTYPES]:
+        raise DTypeError(f"shared= has {wrong[0]}, which no kernel multiplies")
+    from gett.schedule.grouped import shared_schedules  # late: plans of NumPy arrays have none
 
-        dtype, name = parse_dtype(given), meant_arch(arch)
-        if name == "cpu":
-            raise OptionError("arch='cpu' has no kernels to compile; give arch= of a GPU")
-        if dtype.name not in DTYPES:
-            raise DTypeError(f"shared= has {dtype}, which no kernel multiplies")
-        found += shared_schedules(dtype.name, resolve_precision(precision, dtype), name)
-    return found
+    return [s for x in wanted for s in shared_schedules(x.name, resolve_precision(precision, x), name)]
 
 
 def _plan(name: str, given: Any, arch: str | None, options: Mapping[str, Any]) -> ContractionPlan:

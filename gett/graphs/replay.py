@@ -280,18 +280,30 @@ def _ranges(counts: Iterable[int]) -> Iterator[range]:
         start += count
 
 
-def may_replay(turns: Sequence[Turn]) -> bool:
-    """Whether steps of kernels are played as one graph: there are enough, and no operand is converted between them."""
-    enough = len(turns) >= LEAST_STEPS or any(turn.together for turn in turns)
+def may_replay(turns: Sequence[Turn], *, by_hand: bool = False) -> bool:
+    """Whether steps of kernels are played as one graph: no operand is converted between them, and there are enough.
+
+    One is enough where a caller plays them.
+    """
+    enough = by_hand or len(turns) >= LEAST_STEPS or any(turn.together for turn in turns)
     return enough and not any(turn.converted for turn in turns)
 
 
 def replay_for(
-    kind: ArrayKind, device: int, turns: Sequence[Turn], executables: Sequence[Any], operands: int
+    kind: ArrayKind,
+    device: int,
+    turns: Sequence[Turn],
+    executables: Sequence[Any],
+    operands: int,
+    *,
+    by_hand: bool = False,
 ) -> Replay | None:
-    """What plays the steps of a plan as one; None where they are few, or more than launches of kernels."""
-    if not may_replay(turns):
+    """What plays the steps of a plan as one; None where they are few, or more than launches of kernels.
+
+    Its arguments are those of `Replay`.
+    """
+    if not may_replay(turns, by_hand=by_hand):
         return None
     if not all(hasattr(x, "record") for x in executables):
         return None
-    return Replay(kind, device, turns, executables, operands)
+    return Replay(kind, device, turns, executables, operands, by_hand=by_hand)

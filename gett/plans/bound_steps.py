@@ -229,11 +229,11 @@ class BoundSteps(Bindings):
             kind: Of the arrays.
             device: Where they are; the plan has run there.
         """
-        executables, converted = self._bound.get(device), any(x is not None for x in self._convert)
-        if not executables or converted or self._through_copy or not all(hasattr(x, "record") for x in executables):
+        executables = self._bound.get(device)
+        if not executables or self._through_copy:
             return None
         turns = turns_of(self.steps, self._convert)
-        return Replay(kind, device, turns, executables, len(self._convert), by_hand=True)
+        return replay_for(kind, device, turns, executables, len(self._convert), by_hand=True)
 
     def sole(self, kind: ArrayKind, device: int) -> Executable | None:
         """The executable that is all of the plan, to be launched on what fits; None where a call does more than that.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -116,13 +115,11 @@ def compile_shared(schedules: Iterable[GroupedSchedule], processes: int | None =
         MissingPackageError: The compiler is not installed.
         CompileError: A kernel cannot be made.
     """
-    from gett.runtime.grouped import compile_grouped
-
     distinct = [*dict.fromkeys(schedules)]
     counts = cached_among(distinct)
-    with ThreadPoolExecutor(processes or os.cpu_count() or 1) as pool:  # the compiler leaves the interpreter alone
-        for _ in pool.map(compile_grouped, distinct):
-            pass
+    with together_beside(distinct, processes or os.cpu_count()) as pending:
+        for future in pending.values():
+            future.result()
     return counts
 
 

@@ -133,15 +133,22 @@ def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool, limit:
 
 
 @contextmanager
-def together_beside(schedules: Iterable[GroupedSchedule]) -> Iterator[dict[GroupedSchedule, Future[Any]]]:
-    """Kernels that make steps together are compiled in threads meanwhile; `compile_grouped` then has them."""
+def together_beside(
+    schedules: Iterable[GroupedSchedule], most: int | None = None
+) -> Iterator[dict[GroupedSchedule, Future[Any]]]:
+    """Kernels that make steps together are compiled in threads meanwhile; `compile_grouped` then has them.
+
+    Args:
+        schedules: Theirs.
+        most: Threads; default: one for each kernel.
+    """
     distinct = dict.fromkeys(schedules)
     if not distinct:
         yield {}
         return
     from gett.runtime.grouped import compile_grouped
 
-    with ThreadPoolExecutor(len(distinct)) as pool:
+    with ThreadPoolExecutor(most or len(distinct)) as pool:
         yield {schedule: pool.submit(compile_grouped, schedule) for schedule in distinct}
 
 

@@ -57,7 +57,7 @@ def listed_schedule(gemm: GemmPlan, arch: str) -> GroupedSchedule | None:
         return None
     cores = _by_cores(gemm)
     tile = tiles_of(gemm.contraction.dtype, tensor_cores=cores)[1]
-    return _listed(gemm, arch, tile, cores) if 0 < _padded(gemm, tile) <= SMALL else None
+    return _listed_for(gemm, arch, tile, cores) if 0 < _padded(gemm, tile) <= SMALL else None
 
 
 def shared_schedule(gemm: GemmPlan, arch: str) -> tuple[GroupedSchedule, float] | None:
@@ -71,16 +71,13 @@ def shared_schedule(gemm: GemmPlan, arch: str) -> tuple[GroupedSchedule, float] 
     cores = _by_cores(gemm)
     tiles = _shared_tiles(gemm.contraction.dtype, cores)
     us, tile = min(((_expected_us(gemm, tile), tile) for tile in tiles), key=lambda x: x[0])
-    return (_listed(gemm, arch, tile, cores), us) if 0 < _tiles(gemm, tile) < _MOST else None
+    return (_listed_for(gemm, arch, tile, cores), us) if 0 < _tiles(gemm, tile) < _MOST else None
 
 
 def shared_schedules(dtype: str, precision: str, arch: str) -> tuple[GroupedSchedule, ...]:
     """The kernels of `shared_schedule` for a dtype, of operands that are not conjugated."""
-    cores, load = by_tensor_cores(dtype, (dtype, dtype), precision), GroupedLoad(dtype, False, "k", 1)
-    return tuple(
-        GroupedSchedule(arch, dtype, dtype, load, load, cores, tile, listed=True)
-        for tile in _shared_tiles(dtype, cores)
-    )
+    cores = by_tensor_cores(dtype, (dtype, dtype), precision)
+    return tuple(_listed(arch, dtype, (False, False), tile, cores) for tile in _shared_tiles(dtype, cores))
 
 
 def _shared_tiles(dtype: str, cores: bool) -> tuple[GroupedTile, GroupedTile]:
@@ -109,10 +106,13 @@ def _by_cores(gemm: GemmPlan) -> bool:
     return by_tensor_cores(dtype, (dtype, dtype), gemm.contraction.precision)
 
 
-def _listed(gemm: GemmPlan, arch: str, tile: GroupedTile, cores: bool) -> GroupedSchedule:
-    dtype, b = gemm.contraction.dtype, gemm.b
-    assert b is not None
-    first, second = (GroupedLoad(dtype, x.conj, "k", 1) for x in (gemm.a, b))
+def _listed_for(gemm: GemmPlan, arch: str, tile: GroupedTile, cores: bool) -> GroupedSchedule:
+    assert gemm.b is not None
+    return _listed(arch, gemm.contraction.dtype, (gemm.a.conj, gemm.b.conj), tile, cores)
+
+
+def _listed(arch: str, dtype: str, conj: tuple[bool, bool], tile: GroupedTile, cores: bool) -> GroupedSchedule:
+    first, second = (GroupedLoad(dtype, x, "k", 1) for x in conj)
     return GroupedSchedule(arch, dtype, dtype, first, second, cores, tile, listed=True)
 
 
