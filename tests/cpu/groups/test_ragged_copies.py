@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gett.codegen.ragged import CLIPPED, scheduler_of
+from gett.codegen.records import Kernel
 from gett.codegen.tma import store_pieces
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan
@@ -34,23 +35,16 @@ from tests.cpu.host_cuda import generated, includes, run_host
 PROGRAM = """
 INSIDE
 using namespace gett;
-typedef PersistentRagged<SchedulerTraits> Scheduler;
+typedef SCHEDULER<SchedulerTraits> Scheduler;
 static Params p;
 static decltype(*p.ends + 0) ends[1 << 12];
 static void kernel() {
   Scheduler::start(p);
   __syncthreads();
   if (threadIdx.x) return;
-  const Scheduler scheduler(blockIdx.x % Scheduler::kSize);
   for (int t = Scheduler::first(p); t < Scheduler::end(p); t += Scheduler::step(p)) {
-    const TileId id = scheduler.locate(p, t);
     const KTileRange k = Scheduler::k_tiles(p, t, 0);
-    const auto at = Index::tile_coords(p, id.m, id.n, id.l);
-    const auto to = Index::store_coords(p, id.m, id.n, id.l);
-    const int head[] = {id.l, k.first, k.last, Scheduler::exists(p, id)};
-    fwrite(head, 4, 4, stdout);
-    fwrite(&at, sizeof at, 1, stdout);
-    fwrite(&to, sizeof to, 1, stdout);
+    TILE
   }
 }
 int main() {
@@ -62,6 +56,22 @@ int main() {
   for (int block = 0; block < head[1]; ++block) gett::blocks::run(block, 32, kernel);
 }
 """
+# What is told of each tile.
+ROWS = """
+    const TileId id = Scheduler(blockIdx.x % Scheduler::kSize).locate(p, t);
+    const auto at = Index::tile_coords(p, id.m, id.n, id.l);
+    const auto to = Index::store_coords(p, id.m, id.n, id.l);
+    const int head[] = {id.l, k.first, k.last, Scheduler::exists(p, id)};
+    fwrite(head, 4, 4, stdout);
+    fwrite(&at, sizeof at, 1, stdout);
+    fwrite(&to, sizeof to, 1, stdout);
+"""
+
+
+def program(kernel: Kernel, scheduler: str, tile: str) -> str:
+    """The text of a program that walks over a kernel's tiles."""
+    body = PROGRAM.replace("SCHEDULER<", f"{scheduler}<").replace("TILE", tile.strip())
+    return includes("core/index", "ptx/tma", "scheduler/ragged") + body.replace("INSIDE", generated(kernel))
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +90,7 @@ def written(folder: Path, case: RaggedCase, schedule: Schedule, ends: Sequence[i
     (launch,) = kernel.launches
     size = blocks * schedule.cluster[0] * schedule.cluster[1]
     params = struct.pack("<2i", len(ends), size) + np.array(ends, made.ends).tobytes()
-    body = includes("core/index", "ptx/tma", "scheduler/ragged") + PROGRAM.replace("INSIDE", generated(kernel))
+    body = program(kernel, "PersistentRagged", ROWS)
     out = np.frombuffer(run_host(folder, body, launch.params + params, blocks=FOLDER), np.int32)
     maps = {role: spec for role, _, spec in launch.maps}
     ranks = [len(maps[role].extents) for role in ("a", "b", "d" + CLIPPED)]
@@ -181,33 +191,12 @@ def test_more_problems_than_a_warp_has_lanes(folder: Path) -> None:
 
 # --- sums
 
-SUM_PROGRAM = """
-INSIDE
-using namespace gett;
-typedef PersistentRaggedSums<SchedulerTraits> Scheduler;
-static Params p;
-static decltype(*p.ends + 0) ends[1 << 12];
-static void kernel() {
-  Scheduler::start(p);
-  __syncthreads();
-  if (threadIdx.x) return;
-  for (int t = Scheduler::first(p); t < Scheduler::end(p); t += Scheduler::step(p)) {
+SUM = """
     const TileId id = Scheduler().locate(p, t);
-    const KTileRange k = Scheduler::k_tiles(p, t, 0);
     printf("t %d\\n", id.l);
     const auto at = Index::tile_coords(p, id.m, id.n, id.l);
     for (int kt = k.first; kt < k.last; ++kt) Index::load_stage(p, at, kt, 0, 1 << 24, 0, {}, {});
     Index::store_tile(p, Index::store_coords(p, id.m, id.n, id.l), 0);
-  }
-}
-int main() {
-  int head[3];
-  if (fread(&p, sizeof p, 1, stdin) != 1 || fread(head, 4, 2, stdin) != 2) return 2;
-  if (fread(ends, sizeof *ends, head[0], stdin) != size_t(head[0])) return 3;
-  p.ends = ends;
-  gridDim.x = head[1];
-  for (int block = 0; block < head[1]; ++block) gett::blocks::run(block, 32, kernel);
-}
 """
 
 
@@ -218,7 +207,7 @@ def summed(folder: Path, case: RaggedCase, schedule: Schedule, ends: Sequence[in
     kernel = kernel_of(case, schedule)
     (launch,) = kernel.launches
     params = struct.pack("<2i", len(ends), 3) + np.array(ends, scheduler_of(schedule).ends).tobytes()
-    body = includes("core/index", "ptx/tma", "scheduler/ragged") + SUM_PROGRAM.replace("INSIDE", generated(kernel))
+    body = program(kernel, "PersistentRaggedSums", SUM)
     out = run_host(folder, body, launch.params + params, blocks=FOLDER).decode()
     specs = {role.removesuffix(CLIPPED): spec for role, _, spec in launch.maps}
     shifts = {role: shift for _, role, shift in launch.moved}

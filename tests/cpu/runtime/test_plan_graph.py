@@ -13,7 +13,7 @@ import gett
 from gett.arrays.kinds import NumpyKind
 from gett.plans import plan_graph as module
 from gett.plans.plan_graph import PlanGraph
-from gett.runtime import driver, graphs
+from tests.cpu.fake_graphs import record_into
 
 SPEC = "ab,bc,cd->ad"
 SHAPES = [(4, 6), (6, 5), (5, 3)]
@@ -79,21 +79,7 @@ class Graph:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     state = types.SimpleNamespace(graphs=[], streams=[], capturing=False)
-
-    class Recorder:
-        def __init__(self, driver: Any) -> None:
-            self.made: list[Any] = []
-
-        def end(self) -> Graph:
-            state.graphs.append(Graph(self.made, state))
-            return state.graphs[-1]
-
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr(graphs, "Recorder", Recorder)
-    monkeypatch.setattr(graphs, "is_capturing", lambda driver, stream: state.capturing)
-    monkeypatch.setattr(driver, "load_driver", lambda: None)
+    record_into(monkeypatch, state, lambda made: Graph(made, state))
     monkeypatch.setattr(module, "check_out", lambda out, kind, device: kind.describe(out))  # which asks CuPy
     gett.plan_cache.clear()
     yield state

@@ -18,7 +18,7 @@ from gett.graphs.places import ALIGNMENT, places_of
 from gett.graphs.replay import Arena, Replay, replay_for
 from gett.network.running import Ending, Turn, turns_of
 from gett.network.steps import last_uses, peak_bytes, scratch_bytes
-from gett.runtime import driver, graphs
+from tests.cpu.fake_graphs import record_into
 
 DTYPE = np.dtype("float64")
 
@@ -121,21 +121,7 @@ class Graph:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     state = types.SimpleNamespace(stream=7, capturing=False, graphs=[])
-
-    class Recorder:
-        def __init__(self, driver: Any) -> None:
-            self.made: list[Any] = []
-
-        def end(self) -> Graph:
-            state.graphs.append(Graph(self.made))
-            return state.graphs[-1]
-
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr(graphs, "Recorder", Recorder)
-    monkeypatch.setattr(graphs, "is_capturing", lambda driver, stream: state.capturing)
-    monkeypatch.setattr(driver, "load_driver", lambda: None)
+    record_into(monkeypatch, state, Graph)
     monkeypatch.setattr(Kind, "stream", lambda kind: state.stream, raising=False)
     monkeypatch.setattr(module, "_kept", {})
     return state
