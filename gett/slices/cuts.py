@@ -7,7 +7,7 @@ Knows neither arrays nor streams.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -87,7 +87,10 @@ class Costs:
         return arch_facts("sm_90a" if self._on_cpu else self._bare.arch)
 
     def best(self, layout: Modes, shard: int | None) -> Cut:
-        """The cut of one mode that takes least: none where one GPU takes less; on the CPU one where there is any.
+        """The cut that takes least: none where one GPU takes less; on the CPU one where there is any.
+
+        Devices share one mode. Where they all read an operand whose parts come from elsewhere, each goes through
+        another mode of it in chunks.
 
         Args:
             layout: Of the operands.
@@ -95,7 +98,10 @@ class Costs:
         """
         alone = self.of((), layout, shard)
         found = [self._chunked(x, layout, shard) for x in self.promising(layout, shard)]
-        return min(found, key=lambda x: x.cost, default=alone) if self._on_cpu else min([alone, *found], key=_cost)
+        if self._on_cpu:
+            return min(found, key=_cost, default=alone)
+        best = min([alone, *found], key=_cost)
+        return min([best, *self._twice(best, layout, shard)], key=_cost)
 
     def promising(self, layout: Modes, shard: int | None = None) -> list[Lengths]:
         """Cuts of one mode that may take least, by what a model without kernels says."""
@@ -173,6 +179,27 @@ class Costs:
                 hidden = (1 - 1 / count) * min(moving, chunks.cost / 2)
                 found.append(replace(chunks, cost=chunks.cost - hidden))
         return min(found, key=_cost)
+
+    def _twice(self, best: Cut, layout: Modes, shard: int | None) -> Iterator[Cut]:
+        """The best cut of one mode, in chunks of a mode of an operand that every device reads all of."""
+        if not best.lengths or best.lengths[0][1] * self._n < self.network.extents[best.lengths[0][0]]:
+            return  # not cut, or in chunks already
+        ((mode, _),) = best.lengths
+        operands = zip(self._bare.operands, self._inputs, layout, strict=True)
+        found = [(operand_traffic(x.nbytes, self._n, [mode], m, at).busiest, m) for x, m, at in operands]
+        moved, modes = max((x for x in found if mode not in x[1]), default=(0, ()))
+        moving = self.crossing(moved)
+        if moving < ASKED_US:
+            return
+        summed = [m for m in modes if m not in self.network.output]
+        for other in dict.fromkeys((modes[0], max(summed, key=lambda m: self.network.extents[m], default=modes[0]))):
+            extent = self.network.extents[other]
+            gathered = 0.0 if other == modes[0] else self.crossing(int(moved * self.gathering))
+            for count in CHUNKS:
+                if extent >= count:
+                    cut = (*best.lengths, (other, -(-extent // count)))
+                    us = best.cost - self.compute(best.lengths) + self.compute(cut) + gathered
+                    yield replace(best, lengths=cut, cost=us - (1 - 1 / count) * min(moving, us / 2))
 
     def traffic(self, lengths: Lengths, layout: Modes, shard: int | None) -> tuple[Traffic, Traffic]:
         """What operands and sums ask of the links."""

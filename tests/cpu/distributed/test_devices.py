@@ -153,6 +153,45 @@ def test_the_text_says_who_computes_what():
     assert repr(plan) == "<DevicesPlan abef,ijef->ijab on sm_90a, 2 devices>"
 
 
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("form", ["arrays", "sharded", "mixed"])
+@pytest.mark.parametrize("second", ["i", "e"])
+def test_parts_that_go_through_another_mode_in_chunks(placed, monkeypatch, count, form, second):
+    """Each device has a share of `a`, and chunks of a kept or a summed mode of what all of them read."""
+    case, rng, devices = "abef,ijef->ijab", np.random.default_rng(0), list(range(count))
+    arrays = [rng.integers(-3, 4, (6,) * 4).astype(float) for _ in range(2)]
+    number, extent = {"i": (4, arrays[1].shape[0]), "e": (2, arrays[0].shape[2])}[second]
+
+    def twice(self, layout, shard):
+        lengths = (0, -(-arrays[0].shape[0] // count)), (number, -(-extent // 2))
+        return replace(self.of(lengths[:1], layout, shard), lengths=lengths)
+
+    monkeypatch.setattr(module.Costs, "best", twice)
+    for shard in (None, "a", "i"):
+        given = in_form(form, arrays, devices, 0)
+        plan = gett.plan(case, *given, devices=devices, shard=shard)
+        assert [m for m, _ in plan.cut.lengths] == [0, number]
+        with PlacedLink().on(0):
+            found = plan(*given)
+        np.testing.assert_array_equal(np.asarray(found), np.einsum(case, *arrays, optimize=True))
+        if form == "sharded" and shard == "a":  # each device gets what it lacks of the operand that all read
+            assert sum(n for x, y, n in State.moved if x != y) == plan.cut.moved == arrays[1].nbytes * (count - 1)
+        State.moved.clear()
+    gett.plan_cache.clear()
+
+
+def test_copies_of_what_all_devices_read_run_beside_the_computation():
+    whole = [np.broadcast_to(np.float64(0), s) for s in ((200, 200, 200, 200), (40, 40, 200, 200))]
+    devices = range(8)
+    parts = [gett.Sharded.cut(x, devices, 0) for x in whole]
+    plan = gett.plan("abef,ijef->ijab", *parts, devices=devices, shard="a", arch="H200")
+    (first, length), (_, chunk) = plan.cut.lengths
+    assert (first, length) == (0, 25)
+    assert chunk < 40
+    assert plan.alone.cost > 7 * plan.cut.cost
+    assert "cut       along a (kept, 25 of 200), " in str(plan)
+
+
 def test_plans_are_kept_by_their_devices():
     a, b = np.ones((6, 6)), np.ones((6, 6))
     first = gett.plan("ij,jk->ik", a, b, devices=[0, 1])
