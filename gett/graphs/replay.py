@@ -19,6 +19,7 @@ import numpy as np
 from gett.arrays.kinds import ArrayKind
 from gett.errors import GettError
 from gett.graphs.places import Places, places_of
+from gett.graphs.seen import LEAST, Seen
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.network.running import Ending, Turn
 
@@ -109,7 +110,8 @@ class Replay:
         self._arena: Any = None
         self._failed = False
         self._stream = -1
-        self._last: tuple[Any, ...] = ()
+        self._last: Any = ()
+        self._seen: Seen[tuple[int, ...]] = Seen()  # their addresses
         self._numbers: list[range] = []  # of the graph's nodes that each launch is
         self._memory: Any = None
         # Launches that read each operand, and those that write the result.
@@ -160,31 +162,43 @@ class Replay:
         handle = ctypes.c_void_p(stream)
         if is_capturing(self._driver, handle):
             return False
-        given, last = self._given(operands, ending), self._last
-        if given != last:
-            count = self._count
-            changed = set(self._writers) if given[count:] != last[count:] else set()
-            if given[:count] != last[:count]:
+        own, ends = given = self._given(operands, ending)
+        before, last = self._last or ((), ())
+        moved = own is not before and own != before
+        if moved or ends != last:
+            changed = set(self._writers) if ends != last else set()
+            if moved:
                 for i, readers in enumerate(self._readers):
-                    if given[i] != last[i]:
+                    if not before or own[i] != before[i]:
                         changed.update(readers)
             self._last = ()  # until all launches have the new arguments
+            addresses = (*own, *ends)
             for k in changed:
-                arguments = self._arguments(k, given)
+                arguments = self._arguments(k, addresses)
                 if not self._of(k).change(self._graph, self._numbers[k], *arguments):
                     self._failed = True
                     return False
             self._last = given
         return not self._graph.play(handle)
 
-    def _given(self, operands: Sequence[Any], ending: Ending) -> tuple[Any, ...]:
-        """What may differ between calls: addresses of operands, then what the last step takes."""
+    def _given(self, operands: Sequence[Any], ending: Ending) -> tuple[Sequence[int], tuple[Any, ...]]:
+        """What may differ between calls: addresses of operands, and what the last step takes."""
         pointer = self._kind.pointer
         c, d, alpha, beta, extras = ending
         read = [pointer(extras[i]) for i in self._turns[-1].extras]
-        # CuPy's addresses without a call for each.
-        own = [x.data.ptr for x in operands] if self._kind.launch is None else [*map(pointer, operands)]
-        return (*own, 0 if c is None else pointer(c), pointer(d), alpha, beta, *read)
+        return self._of_operands(operands), (0 if c is None else pointer(c), pointer(d), alpha, beta, *read)
+
+    def _of_operands(self, operands: Sequence[Any]) -> Sequence[int]:
+        """Addresses of operands."""
+        if self._kind.launch is not None:
+            return [*map(self._kind.pointer, operands)]
+        many = len(operands) >= LEAST
+        if many and (known := self._seen.known(operands)) is not None:
+            return known
+        own = tuple([x.data.ptr for x in operands])  # CuPy's without a call for each
+        if many:
+            self._seen.note(operands, own)
+        return own
 
     def _of(self, launch: int) -> Any:
         return self._executables[self._launches[launch][0]]
@@ -245,7 +259,10 @@ class Replay:
             given = self._given(operands, ending)
             recorder = Recorder(driver)
             try:
-                counts = (self._of(k).record(recorder, *self._arguments(k, given)) for k in range(len(self._launches)))
+                addresses = (*given[0], *given[1])
+                counts = (
+                    self._of(k).record(recorder, *self._arguments(k, addresses)) for k in range(len(self._launches))
+                )
                 self._numbers = list(_ranges(counts))
                 graph = recorder.end()
             finally:

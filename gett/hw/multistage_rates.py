@@ -77,6 +77,7 @@ class MultistageFactors:
         multiply_adds: The same of multiply-adds.
         multiply_add_batches: Factor on multiply-adds of several batches a block.
         short_products: Factor on one or two k-tiles of tensor cores on single 16-bit elements.
+        own_copies: Factor on tensor cores where each warp multiplies alone what it copies asynchronously.
         scattered: Factor on kernels whose batches share lines that L2 does not hold from one batch to the next.
         few_warps: Share of the time of multiply-adds that a scheduler's only warp waits; it falls with warps squared.
         copied: Share of the way to the time of a copy that a time below it is moved.
@@ -89,6 +90,7 @@ class MultistageFactors:
     multiply_adds: float
     multiply_add_batches: float
     short_products: float
+    own_copies: float
     scattered: float
     few_warps: float
     copied: float

@@ -7,15 +7,19 @@ microseconds are why it asks arrays for what they have, instead of describing th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind
 from gett.arrays.torch import torch_library
+from gett.graphs.seen import LEAST, Seen
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
 from gett.network.request import PlanRequest
-from gett.plans.seen import LEAST, Seen
+
+
+_SHAPE = attrgetter("shape")
 
 
 class Fit:
@@ -32,7 +36,7 @@ class Fit:
         lazy = request.arch == "cpu" and any(t.conj for t in request.operands)
         self._look_closer = request.c is not None or bool(request.epilogue_args) or lazy
         self._torch_parts: list[Any] | None = None
-        self._seen = Seen()
+        self._seen: Seen[list[Any]] = Seen()  # their shapes
 
     def kind_of(self, operands: Sequence[Any], out: Any, alpha: Any, beta: Any) -> ArrayKind | None:
         """The arrays' kind if they and the factors are plainly what was planned; if not, they need a closer look."""
@@ -52,7 +56,7 @@ class Fit:
         array_type: Any = np.ndarray if home == CPU else None if cupy is None else cupy.type
         things: Sequence[Any] = operands if out is None else (*operands, out)
         layouts, many = self._layouts, home != CPU and len(operands) >= LEAST
-        if many and self._seen.again(operands):
+        if many and (shapes := self._seen.known(operands)) is not None and [*map(_SHAPE, operands)] == shapes:
             things, layouts = things[len(operands) :], layouts[-1:]
         for x, (shape, strides, dtype, alignment) in zip(things, layouts, strict=False):
             if x.__class__ is not array_type:
@@ -64,7 +68,7 @@ class Fit:
                 if data.device_id != home or ALIGNMENT[data.ptr % ALIGNMENT_LIMIT] < alignment:
                     return None
         if many and layouts is self._layouts:
-            self._seen.note(operands)
+            self._seen.note(operands, [x.shape for x in operands])
         return NUMPY if home == CPU else cupy
 
     def _kind_of_tensors(self, tensors: Sequence[Any], device: int) -> ArrayKind | None:

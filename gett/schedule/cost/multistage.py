@@ -114,6 +114,8 @@ class MultistageCost:
             factor *= factors.short_products
         if not loop.tensor_cores and t.l is not None:
             factor *= factors.multiply_add_batches
+        if loop.tensor_cores and loop.warps == (1, 1) and not (loop.a.through_registers or loop.b.through_registers):
+            factor *= factors.own_copies
         return factor
 
     @staticmethod
@@ -167,8 +169,22 @@ class MultistageCost:
             boxes = [(cut, [s.strides[tensor] for s in group]) for cut, group in groups]
             run = run_of_boxes(boxes, self.plan.size(tensor))
             start = alignment_of_boxes(boxes, run)
+            if tensor == D and t.l is None and t.m.tiles * t.n.tiles <= self.facts.sm_count:
+                run = max(run, self._together(run))
             self.traffic[key] = run_cost(self.device.memory, run, store=tensor == D, start_alignment=start)
         return self.traffic[key]
+
+    def _together(self, run: int) -> int:
+        """Bytes of D that tiles of neighbouring batches store at the same time, where these go on from a run's row.
+
+        Sectors that one of them cuts are filled before they leave L2.
+        """
+        outputs = [x for x in (*self.plan.m, *self.plan.n) if x.strides[D]]
+        row = max(run, *(abs(x.strides[D]) * x.extent for x in outputs if abs(x.strides[D]) <= run), 0)
+        for x in sorted(self.plan.l, key=lambda x: abs(x.strides[D])):
+            if abs(x.strides[D]) == row:
+                row *= x.extent
+        return row
 
     def _split(
         self, s: Schedule, split: int, k_tile: KTile, per_sm: int, tiles: int, read: float, written: float

@@ -116,7 +116,8 @@ def _map_box(tensors: Mapping[int, TensorView], volume: int, device: DeviceModel
     memory, from_l2 = device.memory, device.memory.copy_tbps / device.l2.read_tbps
     d, modes = tensors[D], range(len(tensors[D].extents))
     inputs = sorted((x for t, x in tensors.items() if t != D), key=lambda x: -x.bytes)
-    transposed = [x for x in inputs if x.nearest(modes) not in (d.nearest(modes), None)]
+    # What is much smaller than D comes from caches, in whatever order it is read.
+    transposed = [x for x in inputs if x.bytes * 8 > d.bytes and x.nearest(modes) not in (d.nearest(modes), None)]
     lengths = (16, *STREAMING.runs) if transposed else (0,)
     runs = ([(d, run_d), *((x, run) for x in transposed)] for run_d in STREAMING.runs for run in lengths)
     best, least = NONE, math.inf
@@ -139,18 +140,27 @@ def _load(box: Box, tensor: TensorView, vector: int) -> StreamLoad:
     """Straight into registers where D's order suits the tensor, else through shared memory."""
     cuts = cut_modes(box)
     nearest = tensor.nearest([m for m, _ in cuts])
-    if tensor.is_splat(cuts, vector) and (
-        not cuts or vector > 1 or nearest in (None, cuts[0][0]) or tensor.strides[cuts[0][0]] == 0
-    ):
+    follows = not cuts or (nearest == cuts[0][0] and not _scattered(tensor, cuts))
+    if tensor.is_splat(cuts, vector) and (vector > 1 or follows or not tensor.strides[cuts[0][0]]):
         return StreamLoad(splat=vector > 1)
     width = min(vector, tensor.vector(cuts))
-    if (width == vector and vector > 1) or not cuts or (cuts[0][1] % vector == 0 and nearest == cuts[0][0]):
+    if (width == vector and vector > 1) or (follows and (not cuts or cuts[0][1] % vector == 0)):
         return StreamLoad(width=width)
     places, cut = tensor.image(box), dict(cuts)
     width = tensor.vector([(m, cut[m]) for m in tensor.order([*cut])])
     walk = tuple(digit for digit in walk_in_rows(box, tensor, width) if places[digit.dim])
     mask, shift = choose_swizzle(places, walk, width, tensor.size)
     return StreamLoad(staged=True, width=width, walk=walk, mask=mask, shift=shift)
+
+
+def _scattered(tensor: TensorView, cuts: Sequence[tuple[int, int]]) -> bool:
+    """Whether neighbours in D's order are in sectors of their own, which several elements of a tile read.
+
+    Each access then takes as many sectors from the first cache as a warp has threads.
+    """
+    if not cuts or abs(tensor.strides[cuts[0][0]]) <= tensor.size:
+        return False
+    return any(not tensor.strides[m] for m, _ in cuts)
 
 
 class _Sums:

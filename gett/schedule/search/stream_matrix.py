@@ -19,8 +19,12 @@ from gett.schedule.spec.mainloop import StreamMatrix
 from gett.schedule.spec.schedule import Forecast, Schedule, Tiling
 from gett.schedule.spec.stream_views import TensorView, cut_modes, views_of
 from layouts.access import run_of_boxes
-from layouts.box import Box
+from layouts.box import Box, place_of
 from layouts.rates import run_cost
+
+
+LINE = 128
+"""Bytes of a line of the first cache."""
 
 
 def matrix_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
@@ -46,12 +50,15 @@ class _Matrix:
         self.box_k, self.box_n = _whole(self.view_k), _whole(self.views_n[D])
 
     def boxes(self) -> list[Box]:
-        """Boxes of M that give A and D runs of several lengths."""
+        """Boxes of M that give A and D runs of several lengths; one or two vectors of each thread.
+
+        Of more, blocks wait for their last vectors (H200: 2 % slower).
+        """
         a, d = self.views[A], self.views[D]
         vector = max(1, 16 // max(a.size, d.size))
-        volume = STREAMING.threads * vector * 2  # of more, blocks wait for their last vectors (H200: 2 % slower)
-        runs = ([(d, run_d), (a, run_a)] for run_d in STREAMING.runs for run_a in STREAMING.runs)
-        return list(dict.fromkeys(cut_box(x, (d, a), volume) for x in runs))
+        volumes = dict.fromkeys(STREAMING.threads * x for x in (vector * 2, vector, 1))
+        runs = [[(d, run_d), (a, run_a)] for run_d in STREAMING.runs for run_a in STREAMING.runs]
+        return list(dict.fromkeys(cut_box(x, (d, a), volume) for volume in volumes for x in runs))
 
     def schedule(self, box: Box) -> Schedule:
         """The schedule of a box of M."""
@@ -94,11 +101,27 @@ class _Matrix:
             long = run_cost(memory, memory.long_run, store=view.store)
             us += view.bytes * run_cost(memory, run, store=view.store) / long * by_width[width]
         us /= memory.copy_tbps * rates.matrix_share * 1e6
-        clocks = p.flops / 2 / (rates.matrix_lanes * self.facts.sm_count)
-        arithmetic = clocks / (self.facts.clock_ghz * 1e3)
-        bound = "DRAM" if us >= arithmetic else "arithmetic"
+        clocks = {"DRAM": us * self.facts.clock_ghz * 1e3}
+        clocks["arithmetic"] = p.flops / 2 / (rates.matrix_lanes * self.facts.sm_count)
+        # A line takes a clock; loads, sums and stores of a block follow each other, unless there are others.
+        clocks["lines"] = self._lines(box, loop) * (1 - (-box.tiles * p.extent_l // self.facts.sm_count))
+        bound = max(clocks, key=lambda name: clocks[name])
         reason = f"operand {'AB'[p.swapped]} streamed, times {p.extent_k} x {p.extent_n}"
-        return Forecast(max(us, arithmetic) + device.launches.launch_us, bound, reason)
+        return Forecast(clocks[bound] / (self.facts.clock_ghz * 1e3) + device.launches.launch_us, bound, reason)
+
+    def _lines(self, box: Box, loop: StreamMatrix) -> float:
+        """Lines of the first cache that all accesses of a block's warps touch."""
+        cuts, found = cut_modes(box), 0.0
+        sizes = [cut for _, cut in cuts]
+        for tensor, view in self.views.items():
+            steps = [view.strides[mode] for mode, _ in cuts]
+            lanes = range(0, min(32 * loop.vector, box.size), loop.vector)
+            bytes_of = (place_of(i, sizes, steps) for i in lanes)
+            accesses = self.plan.extent_k / loop.vector_k if tensor == A else self.plan.extent_n / loop.vector_n
+            width = view.size * loop.vector * (loop.vector_k if tensor == A else loop.vector_n)
+            touched = len({x // LINE for first in bytes_of for x in (first, first + width - 1)})
+            found += accesses * touched * loop.lanes_n ** (tensor == A)
+        return found * -(-box.size // (32 * loop.vector))
 
 
 def _whole(view: TensorView) -> Box:
