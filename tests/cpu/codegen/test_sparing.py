@@ -51,7 +51,6 @@ POOR = (
 
 # Maps whose tiles have many modes, or whose operands are single bytes of shared memory.
 POOR_MAPS = (
-    ("dgf,dfebc->gdebfc", ((33, 17, 5), (33, 5, 40, 5, 40))),
     ("dgf,dfebc->gdebfc", ((31, 31, 8), (31, 8, 8, 31, 8))),
     (
         "scuxeyigmdapkjlwnvbqhfotr->lfhcdaqxgwmprnituyvjeoksb",

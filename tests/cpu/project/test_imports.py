@@ -62,7 +62,7 @@ INSIDE = {
     "gett.console": ["formatting", "progress"],
     "gett.explain": ["launches path schedule", "detail roofline", "advice network record", "plot summary"],
     "gett.plans": [
-        "checks plan_cache precision seen",
+        "checks plan_cache precision",
         "call executables fit",
         "standing_in",
         "bindings",
@@ -93,7 +93,7 @@ INSIDE = {
         "paths",
         "autotune expression grouped launching",
     ],
-    "gett.graphs": ["places", "replay"],
+    "gett.graphs": ["places seen", "replay"],
     "gett.groups": [
         "layouts",
         "reading tiles ragged",
