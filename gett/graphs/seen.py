@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from operator import call, is_
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -24,20 +25,18 @@ class Seen(Generic[T]):
     def __init__(self) -> None:
         """Nothing is seen."""
         self._numbers: list[int] = []
-        self._found: tuple[list[int], T, list[weakref.ref[Any]]] | None = None
+        self._found: tuple[list[weakref.ref[Any]], T] | None = None
 
     def known(self, operands: Sequence[Any]) -> T | None:
         """What was noted of these operands; None where that was of others, or one of them has gone."""
         found = self._found
-        return found[1] if found is not None and found[0] == [*map(id, operands)] else None
+        if found is None or len(found[0]) != len(operands):
+            return None
+        return found[1] if all(map(is_, operands, map(call, found[0]))) else None
 
     def note(self, operands: Sequence[Any], known: T) -> None:
         """Remember what is known, the second time that a call has these operands: others may come only once."""
         numbers = [*map(id, operands)]
         if numbers == self._numbers:
-            self._found = numbers, known, [weakref.ref(x, self._forget) for x in operands]
+            self._found = [*map(weakref.ref, operands)], known
         self._numbers = numbers
-
-    def _forget(self, gone: weakref.ref[Any]) -> None:
-        """Another object may have the number of one that has gone."""
-        self._numbers, self._found = [], None

@@ -18,7 +18,6 @@ from gett.graphs.seen import LEAST, Seen
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
 from gett.network.request import PlanRequest
 
-
 _SHAPE = attrgetter("shape")
 
 

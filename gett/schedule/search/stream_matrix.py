@@ -22,7 +22,6 @@ from layouts.access import run_of_boxes
 from layouts.box import Box, place_of
 from layouts.rates import run_cost
 
-
 LINE = 128
 """Bytes of a line of the first cache."""
 

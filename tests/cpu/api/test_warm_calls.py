@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import gett
 from gett.arrays import kinds
 from gett.plans import executables
+from gett.plans.fit import Fit
 from tests.cpu.fake_cupy import GpuArray, State, use_device
 from tests.cpu.fake_torch import State as TorchState
 from tests.cpu.fake_torch import tensor
@@ -64,6 +66,17 @@ def entered(call: Callable[[], Any]) -> list[str]:
     finally:
         sys.setprofile(None)
     return found
+
+
+def test_an_operand_of_many_whose_shape_was_set_is_looked_at_again(cupy: None) -> None:
+    chain = "ab,bc,cd,de,ef,fg,gh,hi,ij->aj"
+    given = [GpuArray.of(np.ones((4, 4), "float32"), 0) for _ in range(9)]
+    plan = gett.plan(chain, *[((4, 4), "float32")] * 9, arch="sm_90a")
+    fit = Fit(replace(plan.request, device=0), plan.result.d)
+    for _ in range(4):
+        assert fit.kind_of(given, None, 1, 0) is not None
+    given[5].host.shape = (2, 8)
+    assert fit.kind_of(given, None, 1, 0) is None  # what looks closer raises ShapeError
 
 
 def arrays_of(library: str, count: int) -> list[Any]:
