@@ -214,7 +214,7 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
     if options.command == "calibrate":
         return _calibrate(top, options)
     if options.command == "regret":
-        return regret.main(options.files or regret.STORED)
+        return regret.main(options.files or (*regret.STORED, regret.UNSEEN))
     if options.command == "known":
         return known_schedules.main(options.files or regret.STORED)
     if options.command == "refit":

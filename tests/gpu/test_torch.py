@@ -160,7 +160,7 @@ def test_work_is_queued_in_torchs_current_stream() -> None:
     stream.wait_stream(torch.cuda.current_stream())
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)  # whatever runs in another stream would overtake this
+        torch.cuda._sleep(400_000_000)  # whatever runs in another stream would overtake this
         x = a.clone()
         for i in range(40):
             x = plan(x, permutation) if i % 2 else gett.einsum("ij,jk->ik", x, permutation)

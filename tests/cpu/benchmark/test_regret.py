@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks import regret
-from benchmarks.regret import STORED, Choose, Replay, by_call, by_kind, by_model, replay, table
+from benchmarks.regret import STORED, UNSEEN, Choose, Replay, by_call, by_kind, by_model, replay, table
 from benchmarks.schedule_times import Problem, read, write
 from gett.codec import decode
 from gett.schedule.search.select import select_schedule
@@ -23,6 +23,9 @@ MODEL = 1.05, 2.3
 
 KNOWN = 1.02, 1.1
 """The same with known schedules."""
+
+UNKNOWN = 1.1, 2.3
+"""What the model's choices may cost for contractions of other seeds."""
 
 SAMPLES = (STORED[0], 29), (STORED[1], 21)
 """Files, and which of their contractions are a sample."""
@@ -66,6 +69,11 @@ def test_the_models_choices_are_not_far(path: Path) -> None:
     """A quarter of the contractions: means are those of fewer."""
     mean, worst = MODEL
     check(replay(path, every=4, choose=by_model), (mean + 0.01, worst))
+
+
+@pytest.mark.slow
+def test_the_models_choices_for_what_it_has_not_seen() -> None:
+    check(replay(UNSEEN, choose=by_model), UNKNOWN)
 
 
 def chosen_of(case: dict[str, Any]) -> dict[str, Any] | None:
