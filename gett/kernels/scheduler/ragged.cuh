@@ -26,13 +26,23 @@ template <class Params> GETT_DEVICE int ragged_left(const Params& p, int l, int 
   return min(max(ragged_end(p, l / p.ragged_batches) - row, 0), most);
 }
 
-template <class Traits>
-  GETT_REQUIRES(contract::PersistentRagged<Traits>)
-struct PersistentRagged : ClusterTiles<Traits> {
+// What is the same whichever mode is ragged: clusters take every gridDim.x-th work tile, and sums are whole.
+template <class Traits> struct RaggedTiles : ClusterTiles<Traits> {
   typedef ClusterTiles<Traits> Base;
   static constexpr int kSize = Base::kSize;
   static constexpr bool kEachPanel = false, kEmptyTiles = true;
   static_assert(!Traits::kSplit, "sums are whole");
+
+  template <class Params> static GETT_DEVICE int first(const Params&) { return blockIdx.x / kSize; }
+  template <class Params> static GETT_DEVICE int step(const Params&) { return gridDim.x / kSize; }
+  GETT_DEVICE RaggedTiles() {}
+  explicit GETT_DEVICE RaggedTiles(int rank) : Base(rank) {}
+};
+
+template <class Traits>
+  GETT_REQUIRES(contract::PersistentRagged<Traits>)
+struct PersistentRagged : RaggedTiles<Traits> {
+  typedef ClusterTiles<Traits> Base;
   static constexpr int kAtOnce = 4;  // problems that a lane counts the tiles of at a time
   // Rows that a cluster makes.
   static constexpr int kRows = Traits::kRaggedRows * (Traits::kRaggedM ? Base::kM : Base::kN);
@@ -71,15 +81,13 @@ struct PersistentRagged : ClusterTiles<Traits> {
     if (lane == 0) first[p.problems + 1] = before;
   }
 
-  template <class Params> static GETT_DEVICE int first(const Params&) { return blockIdx.x / kSize; }
   template <class Params> static GETT_DEVICE int end(const Params& p) { return first_tiles()[p.problems + 1]; }
-  template <class Params> static GETT_DEVICE int step(const Params&) { return gridDim.x / kSize; }
   template <class Params> static GETT_DEVICE KTileRange k_tiles(const Params& p, int t, int) {
     return {0, t < first_tiles()[p.problems] ? p.k_tiles : 0};
   }
 
   GETT_DEVICE PersistentRagged() {}
-  explicit GETT_DEVICE PersistentRagged(int rank) : Base(rank) {}
+  explicit GETT_DEVICE PersistentRagged(int rank) : RaggedTiles<Traits>(rank) {}
   template <class Params> GETT_DEVICE TileId locate(const Params& p, int t) const {
     const int* const first = first_tiles();
     int e = 0, last = p.problems;  // the problem that has the tile is one of these
@@ -112,12 +120,7 @@ struct PersistentRagged : ClusterTiles<Traits> {
 // end at the last row, and what lies behind it is zero in shared memory.
 template <class Traits>
   GETT_REQUIRES(contract::PersistentRaggedSums<Traits>)
-struct PersistentRaggedSums : ClusterTiles<Traits> {
-  typedef ClusterTiles<Traits> Base;
-  static constexpr int kSize = Base::kSize;
-  static constexpr bool kEachPanel = false, kEmptyTiles = true;
-  static_assert(!Traits::kSplit, "sums are whole");
-
+struct PersistentRaggedSums : RaggedTiles<Traits> {
   // K-tiles of each problem.
   static GETT_DEVICE int* counts() {
     static __shared__ int count[Traits::kRaggedTable];
@@ -134,14 +137,12 @@ struct PersistentRaggedSums : ClusterTiles<Traits> {
     }
   }
 
-  template <class Params> static GETT_DEVICE int first(const Params&) { return blockIdx.x / kSize; }
   template <class Params> static GETT_DEVICE int end(const Params& p) { return p.tiles; }
-  template <class Params> static GETT_DEVICE int step(const Params&) { return gridDim.x / kSize; }
   template <class Params> static GETT_DEVICE KTileRange k_tiles(const Params& p, int t, int) {
     return {0, counts()[t / p.problem_tiles]};
   }
   GETT_DEVICE PersistentRaggedSums() {}
-  explicit GETT_DEVICE PersistentRaggedSums(int rank) : Base(rank) {}
+  explicit GETT_DEVICE PersistentRaggedSums(int rank) : RaggedTiles<Traits>(rank) {}
 };
 
 // A kernel by such a scheduler.
