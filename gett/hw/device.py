@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 from gett.hw.archs import ArchFacts
 from gett.hw.hopper_rates import HopperModel
 from gett.hw.multistage_rates import MultistageModel
-from gett.hw.stream_rates import PackingRates, StreamRates
+from gett.hw.stream_rates import PackingRates, StreamRates, TableRates
 from layouts.rates import RunRates
 
 
@@ -114,6 +114,7 @@ class DeviceModel:
         multistage: Kernels that multiply by mma.sync or ordinary arithmetic.
         streams: Kernels whose time is that of their bytes.
         packing: Copies whose product is multiplied.
+        tables: Products whose strides are in tables.
         nominal: Name in `gett.hw.archs` of the GPU that stands for the architecture, if it is this one.
     """
 
@@ -130,6 +131,7 @@ class DeviceModel:
     multistage: MultistageModel
     streams: StreamRates
     packing: PackingRates
+    tables: TableRates
     nominal: str = ""
 
     def rescaled(self, facts: ArchFacts) -> DeviceModel:

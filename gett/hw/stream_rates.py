@@ -51,3 +51,20 @@ class PackingRates:
     staged_ps: float
     write_ps: float
     element_ps: float
+
+
+@dataclass(frozen=True, slots=True)
+class TableRates:
+    """Products whose strides are in tables, element by element: rough figures, by which a tile is chosen.
+
+    Attributes:
+        step_us: Microseconds of a k-tile.
+        product_us: Of each product of a thread in it.
+        products_per_us: Of all multiprocessors with tiles of 64 x 64; others by the root of their elements.
+        threads: Of a multiprocessor at once.
+    """
+
+    step_us: float
+    product_us: float
+    products_per_us: float
+    threads: int

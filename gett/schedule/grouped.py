@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 
+from gett.hw.archs import arch_facts
+from gett.hw.device import DeviceModel, nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.grouped import GroupedLoad, GroupedSchedule, GroupedTile
@@ -30,10 +32,6 @@ SMALL = 1 << 19
 _LARGE = GroupedTile((64, 64, 32), (2, 2), 3)
 """The largest tile of tensor cores that makes products until there are kernels of their own."""
 _MOST = 1 << 30  # elements of a group, and blocks
-# Rough figures of a Hopper GPU: microseconds of a launch, of a k-tile and of a thread's product in it, and products of
-# all multiprocessors with the largest tile, each with so many threads.
-_LAUNCH_US, _STEP_US, _PRODUCT_US, _PRODUCTS_PER_US = 4.0, 0.7, 0.003, 2e6
-_MULTIPROCESSORS, _THREADS = 132, 512
 
 
 def by_tensor_cores(dtype: str, factors: tuple[str, str], precision: str) -> bool:
@@ -70,7 +68,8 @@ def shared_schedule(gemm: GemmPlan, arch: str) -> tuple[GroupedSchedule, float] 
         return None
     cores = _by_cores(gemm)
     tiles = _shared_tiles(gemm.contraction.dtype, cores)
-    us, tile = min(((_expected_us(gemm, tile), tile) for tile in tiles), key=lambda x: x[0])
+    device = nearest(arch_facts(arch))
+    us, tile = min(((_expected_us(gemm, tile, device), tile) for tile in tiles), key=lambda x: x[0])
     return (_listed_for(gemm, arch, tile, cores), us) if 0 < _tiles(gemm, tile) < _MOST else None
 
 
@@ -126,11 +125,12 @@ def _padded(gemm: GemmPlan, tile: GroupedTile) -> int:
     return _tiles(gemm, tile) * math.prod(tile.shape) * -(-gemm.extent_k // tile.shape[2])
 
 
-def _expected_us(gemm: GemmPlan, tile: GroupedTile) -> float:
+def _expected_us(gemm: GemmPlan, tile: GroupedTile, device: DeviceModel) -> float:
     """About how long a product takes: blocks one after the other, or products at the rate of all multiprocessors."""
-    steps = -(-gemm.extent_k // tile.shape[2])
+    rates, steps = device.tables, -(-gemm.extent_k // tile.shape[2])
     own = math.prod(tile.shape) / tile.threads
-    at_once = _MULTIPROCESSORS * max(1, _THREADS // tile.threads)
+    at_once = device.sm_count * max(1, rates.threads // tile.threads)
     waves = -(-_tiles(gemm, tile) // at_once)
-    rate = _PRODUCTS_PER_US * math.sqrt(tile.shape[0] * tile.shape[1] / math.prod(_LARGE.shape[:2]))
-    return _LAUNCH_US + max(waves * steps * (_STEP_US + own * _PRODUCT_US), _padded(gemm, tile) / rate)
+    rate = rates.products_per_us * math.sqrt(tile.shape[0] * tile.shape[1] / math.prod(_LARGE.shape[:2]))
+    us = max(waves * steps * (rates.step_us + own * rates.product_us), _padded(gemm, tile) / rate)
+    return device.launches.launch_us + device.launches.fill_us + us

@@ -116,7 +116,8 @@ def test_each_field_of_a_record_is_read() -> None:
     """A field that no cost model and no search reads would be measured for nothing."""
     root = Path(__file__).parents[3]
     files = [*(root / "gett/schedule/cost").glob("*.py"), *(root / "gett/schedule/search").glob("*.py")]
-    trees = [ast.parse(path.read_text()) for path in (*files, root / "layouts/rates.py")]
+    others = root / "gett/schedule/grouped.py", root / "layouts/rates.py"
+    trees = [ast.parse(path.read_text()) for path in (*files, *others)]
     read = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     names = {f.name for part in records(H200) for f in fields(part)}
     assert names - read == {"name", "nominal", "arch", "sm_count", "clock_ghz"} - read
