@@ -192,7 +192,9 @@ def parser() -> argparse.ArgumentParser:
     timed.add_argument("file", help="written there, compressed")
     timed.add_argument("--seconds", type=float, default=600.0, help="no contraction is begun later (600)")
     again = commands.add_parser("regret", help="what the cost model's choices cost, by stored times")
-    again.add_argument("files", nargs="*", type=Path, help="of schedule-times (those of an H200 and an H100)")
+    again.add_argument(
+        "files", nargs="*", type=Path, help="of schedule-times (those of an H200, seen and unseen, and of an H100)"
+    )
     write = commands.add_parser("known", help="write the known schedules that the package ships, from stored times")
     write.add_argument("files", nargs="*", type=Path, help="of schedule-times (those of an H200 and an H100)")
     numbers = commands.add_parser("refit", help="the numbers of the Hopper main loops, by stored times")
@@ -214,7 +216,7 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
     if options.command == "calibrate":
         return _calibrate(top, options)
     if options.command == "regret":
-        return regret.main(options.files or (*regret.STORED, regret.UNSEEN))
+        return regret.main(options.files or regret.REPLAYED)
     if options.command == "known":
         return known_schedules.main(options.files or regret.STORED)
     if options.command == "refit":

@@ -26,6 +26,8 @@ STORED = tuple(Path(__file__).parent / "data" / f"{name}-times.json.gz" for name
 UNSEEN = Path(__file__).parent / "data" / "h200-unseen-times.json.gz"
 """Those of drawn contractions of other seeds, on an H200: two factors were chosen by them, no schedule is known."""
 
+REPLAYED = (*STORED, UNSEEN)
+
 BAD = 1.1
 """Regrets above it are counted."""
 
@@ -103,7 +105,7 @@ def table(found: Mapping[str, Sequence[tuple[float, str]]]) -> list[str]:
     return format_table(["type", "cases", "regret", "worst", "case", f"above {BAD}"], rows)
 
 
-def main(paths: Sequence[Path] = (*STORED, UNSEEN)) -> int:
+def main(paths: Sequence[Path] = REPLAYED) -> int:
     """Print the regrets of today's choices, and of the model's alone."""
     for path in paths:
         known = () if path == UNSEEN else (("with known schedules", by_call),)

@@ -26,6 +26,9 @@ from gett.network.running import Ending, Turn
 LEAST_STEPS = 3
 SHARE = 16  # all plans together keep at most this part of a device's memory
 
+Given = tuple[Sequence[int], tuple[Any, ...]]
+"""What may differ between calls: addresses of operands, and what the last step takes."""
+_NOTHING: Given = (), ()
 _kept: dict[int, int] = {}
 _kept_lock = threading.Lock()
 _now = threading.local()  # `arena`: where this thread records
@@ -110,7 +113,7 @@ class Replay:
         self._arena: Any = None
         self._failed = False
         self._stream = -1
-        self._last: Any = ()
+        self._last = _NOTHING
         self._seen: Seen[tuple[int, ...]] = Seen()  # their addresses
         self._numbers: list[range] = []  # of the graph's nodes that each launch is
         self._memory: Any = None
@@ -154,7 +157,7 @@ class Replay:
         """Drop the graph: its memory goes."""
         with self._lock:
             self._graph = self._memory = self._arena = None
-            self._last = ()
+            self._last = _NOTHING
 
     def _play(self, stream: int, operands: Sequence[Any], ending: Ending) -> bool:
         from gett.runtime.graphs import is_capturing
@@ -163,7 +166,7 @@ class Replay:
         if is_capturing(self._driver, handle):
             return False
         own, ends = given = self._given(operands, ending)
-        before, last = self._last or ((), ())
+        before, last = self._last
         moved = own is not before and own != before
         if moved or ends != last:
             changed = set(self._writers) if ends != last else set()
@@ -171,7 +174,7 @@ class Replay:
                 for i, readers in enumerate(self._readers):
                     if not before or own[i] != before[i]:
                         changed.update(readers)
-            self._last = ()  # until all launches have the new arguments
+            self._last = _NOTHING  # until all launches have the new arguments
             addresses = (*own, *ends)
             for k in changed:
                 arguments = self._arguments(k, addresses)
@@ -181,7 +184,7 @@ class Replay:
             self._last = given
         return not self._graph.play(handle)
 
-    def _given(self, operands: Sequence[Any], ending: Ending) -> tuple[Sequence[int], tuple[Any, ...]]:
+    def _given(self, operands: Sequence[Any], ending: Ending) -> Given:
         """What may differ between calls: addresses of operands, and what the last step takes."""
         pointer = self._kind.pointer
         c, d, alpha, beta, extras = ending
@@ -297,30 +300,13 @@ def _ranges(counts: Iterable[int]) -> Iterator[range]:
         start += count
 
 
-def may_replay(turns: Sequence[Turn], *, by_hand: bool = False) -> bool:
-    """Whether steps of kernels are played as one graph: no operand is converted between them, and there are enough.
+def may_replay(turns: Sequence[Turn], executables: Sequence[Any] = (), *, by_hand: bool = False) -> bool:
+    """Whether steps are played as one graph: there are enough, and they are nothing but launches that are recorded.
 
-    One is enough where a caller plays them.
+    Args:
+        turns: The steps.
+        executables: What runs them, as far as that is known.
+        by_hand: Whether a caller plays them; one is enough then.
     """
     enough = by_hand or len(turns) >= LEAST_STEPS or any(turn.together for turn in turns)
-    return enough and not any(turn.converted for turn in turns)
-
-
-def replay_for(
-    kind: ArrayKind,
-    device: int,
-    turns: Sequence[Turn],
-    executables: Sequence[Any],
-    operands: int,
-    *,
-    by_hand: bool = False,
-) -> Replay | None:
-    """What plays the steps of a plan as one; None where they are few, or more than launches of kernels.
-
-    Its arguments are those of `Replay`.
-    """
-    if not may_replay(turns, by_hand=by_hand):
-        return None
-    if not all(hasattr(x, "record") for x in executables):
-        return None
-    return Replay(kind, device, turns, executables, operands, by_hand=by_hand)
+    return enough and not any(turn.converted for turn in turns) and all(hasattr(x, "record") for x in executables)

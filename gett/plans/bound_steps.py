@@ -16,7 +16,7 @@ import numpy as np
 from gett.arrays.exponents import in_tens, take_power
 from gett.arrays.kinds import CPU, NUMPY, ArrayKind, allocate, bounds, conversion, convert
 from gett.errors import OptionError
-from gett.graphs.replay import Replay, replay_for
+from gett.graphs.replay import Replay, may_replay
 from gett.ir.tensors import BFLOAT16, TensorSpec, packed_axes
 from gett.network.request import PlanRequest
 from gett.network.running import Ending, run_steps, turns_of
@@ -217,7 +217,8 @@ class BoundSteps(Bindings):
             return False
         key = device, kind.name
         if key not in self._replays:
-            self._replays[key] = replay_for(kind, device, self._turns, executables, len(operands))
+            fit = may_replay(self._turns, executables)
+            self._replays[key] = Replay(kind, device, self._turns, executables, len(operands)) if fit else None
             return False
         replay = self._replays[key]
         return replay is not None and replay(operands, ending)
@@ -233,7 +234,9 @@ class BoundSteps(Bindings):
         if not executables or self._through_copy:
             return None
         turns = turns_of(self.steps, self._convert)
-        return replay_for(kind, device, turns, executables, len(self._convert), by_hand=True)
+        if not may_replay(turns, executables, by_hand=True):
+            return None
+        return Replay(kind, device, turns, executables, len(self._convert), by_hand=True)
 
     def sole(self, kind: ArrayKind, device: int) -> Executable | None:
         """The executable that is all of the plan, to be launched on what fits; None where a call does more than that.

@@ -24,7 +24,7 @@ _SHAPE = attrgetter("shape")
 class Fit:
     """The arrays that a plan takes."""
 
-    __slots__ = ("_home", "_inexact", "_layouts", "_look_closer", "_out", "_seen", "_specs", "_torch_parts")
+    __slots__ = ("_home", "_inexact", "_layouts", "_look_closer", "_out", "_seen", "_shapes", "_specs", "_torch_parts")
 
     def __init__(self, request: PlanRequest, d: TensorSpec) -> None:
         """Those of a request, whose last step writes `d`."""
@@ -35,7 +35,8 @@ class Fit:
         lazy = request.arch == "cpu" and any(t.conj for t in request.operands)
         self._look_closer = request.c is not None or bool(request.epilogue_args) or lazy
         self._torch_parts: list[Any] | None = None
-        self._seen: Seen[list[Any]] = Seen()  # their shapes
+        self._shapes = [t.shape for t in request.operands]
+        self._seen: Seen[bool] = Seen()  # that they fit, but for shapes that were set since
 
     def kind_of(self, operands: Sequence[Any], out: Any, alpha: Any, beta: Any) -> ArrayKind | None:
         """The arrays' kind if they and the factors are plainly what was planned; if not, they need a closer look."""
@@ -55,7 +56,7 @@ class Fit:
         array_type: Any = np.ndarray if home == CPU else None if cupy is None else cupy.type
         things: Sequence[Any] = operands if out is None else (*operands, out)
         layouts, many = self._layouts, home != CPU and len(operands) >= LEAST
-        if many and (shapes := self._seen.known(operands)) is not None and [*map(_SHAPE, operands)] == shapes:
+        if many and self._seen.known(operands) and [*map(_SHAPE, operands)] == self._shapes:
             things, layouts = things[len(operands) :], layouts[-1:]
         for x, (shape, strides, dtype, alignment) in zip(things, layouts, strict=False):
             if x.__class__ is not array_type:
@@ -67,7 +68,7 @@ class Fit:
                 if data.device_id != home or ALIGNMENT[data.ptr % ALIGNMENT_LIMIT] < alignment:
                     return None
         if many and layouts is self._layouts:
-            self._seen.note(operands, [x.shape for x in operands])
+            self._seen.note(operands, True)
         return NUMPY if home == CPU else cupy
 
     def _kind_of_tensors(self, tensors: Sequence[Any], device: int) -> ArrayKind | None:

@@ -176,8 +176,7 @@ class Costs:
             count = next((k for k in range(least, 2 * least) if length % k == 0), least)
             if length >= count:
                 chunks = self.of(((mode, -(-length // count)),), layout, shard)
-                hidden = (1 - 1 / count) * min(moving, chunks.cost / 2)
-                found.append(replace(chunks, cost=chunks.cost - hidden))
+                found.append(replace(chunks, cost=_beside(chunks.cost, moving, count)))
         return min(found, key=_cost)
 
     def _twice(self, best: Cut, layout: Modes, shard: int | None) -> Iterator[Cut]:
@@ -199,7 +198,7 @@ class Costs:
                 if extent >= count:
                     cut = (*best.lengths, (other, -(-extent // count)))
                     us = best.cost - self.compute(best.lengths) + self.compute(cut) + gathered
-                    yield replace(best, lengths=cut, cost=us - (1 - 1 / count) * min(moving, us / 2))
+                    yield replace(best, lengths=cut, cost=_beside(us, moving, count))
 
     def traffic(self, lengths: Lengths, layout: Modes, shard: int | None) -> tuple[Traffic, Traffic]:
         """What operands and sums ask of the links."""
@@ -213,6 +212,11 @@ class Costs:
         if (shard is None) if not cut else (shard in cut):
             return total, Traffic(0, 0)
         return total, Traffic(whole * (n - 1) // n, whole * (n - 1) // n)
+
+
+def _beside(cost: float, moving: float, count: int) -> float:
+    """A cost where what it moves comes in so many chunks, all but the first beside the computation."""
+    return cost - (1 - 1 / count) * min(moving, cost / 2)
 
 
 def sums_traffic(nbytes: int, devices: int, gathering: float, *, stays: bool = False) -> Traffic:

@@ -170,7 +170,7 @@ class MultistageCost:
             run = run_of_boxes(boxes, self.plan.size(tensor))
             start = alignment_of_boxes(boxes, run)
             if tensor == D and t.l is None and t.m.tiles * t.n.tiles <= self.facts.sm_count:
-                run = max(run, self._together(run))
+                run = self._together(run)
             self.traffic[key] = run_cost(self.device.memory, run, store=tensor == D, start_alignment=start)
         return self.traffic[key]
 
@@ -180,7 +180,7 @@ class MultistageCost:
         Sectors that one of them cuts are filled before they leave L2.
         """
         outputs = [x for x in (*self.plan.m, *self.plan.n) if x.strides[D]]
-        row = max(run, *(abs(x.strides[D]) * x.extent for x in outputs if abs(x.strides[D]) <= run), 0)
+        row = max([run, *(abs(x.strides[D]) * x.extent for x in outputs if abs(x.strides[D]) <= run)])
         for x in sorted(self.plan.l, key=lambda x: abs(x.strides[D])):
             if abs(x.strides[D]) == row:
                 row *= x.extent

@@ -116,8 +116,7 @@ def _map_box(tensors: Mapping[int, TensorView], volume: int, device: DeviceModel
     memory, from_l2 = device.memory, device.memory.copy_tbps / device.l2.read_tbps
     d, modes = tensors[D], range(len(tensors[D].extents))
     inputs = sorted((x for t, x in tensors.items() if t != D), key=lambda x: -x.bytes)
-    # What is much smaller than D comes from caches, in whatever order it is read.
-    transposed = [x for x in inputs if x.bytes * 8 > d.bytes and x.nearest(modes) not in (d.nearest(modes), None)]
+    transposed = [x for x in inputs if _matters(x, d) and x.nearest(modes) not in (d.nearest(modes), None)]
     lengths = (16, *STREAMING.runs) if transposed else (0,)
     runs = ([(d, run_d), *((x, run) for x in transposed)] for run_d in STREAMING.runs for run in lengths)
     best, least = NONE, math.inf
@@ -153,14 +152,17 @@ def _load(box: Box, tensor: TensorView, vector: int) -> StreamLoad:
     return StreamLoad(staged=True, width=width, walk=walk, mask=mask, shift=shift)
 
 
+def _matters(tensor: TensorView, other: TensorView) -> bool:
+    """Whether a tensor's order matters beside another's; what is much smaller comes from caches in any order."""
+    return tensor.bytes * 8 > other.bytes
+
+
 def _scattered(tensor: TensorView, cuts: Sequence[tuple[int, int]]) -> bool:
     """Whether neighbours in D's order are in sectors of their own, which several elements of a tile read.
 
     Each access then takes as many sectors from the first cache as a warp has threads.
     """
-    if not cuts or abs(tensor.strides[cuts[0][0]]) <= tensor.size:
-        return False
-    return any(not tensor.strides[m] for m, _ in cuts)
+    return abs(tensor.strides[cuts[0][0]]) > tensor.size and any(not tensor.strides[m] for m, _ in cuts)
 
 
 class _Sums:
@@ -241,7 +243,7 @@ class _Sums:
         step_k = lanes_k * unroll * (vector if self.along_k else 1)
         owned = STREAMING.threads // lanes_k * rows * (1 if self.along_k else vector)
         row = 8 * vector * big_k.size
-        heavy = [t for t in self.small if sums[t].bytes * 8 > big_k.bytes]
+        heavy = [t for t in self.small if _matters(sums[t], big_k)]
         runs_k = [(big_k, row), *((sums[t], ROW_BYTES) for t in heavy)]
         runs_o = [(big_o, row), *((outputs[t], ROW_BYTES) for t in heavy)]
         if d.bytes * 16 >= big_o.bytes:

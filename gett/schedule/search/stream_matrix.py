@@ -20,10 +20,7 @@ from gett.schedule.spec.schedule import Forecast, Schedule, Tiling
 from gett.schedule.spec.stream_views import TensorView, cut_modes, views_of
 from layouts.access import run_of_boxes
 from layouts.box import Box, place_of
-from layouts.rates import run_cost
-
-LINE = 128
-"""Bytes of a line of the first cache."""
+from layouts.rates import L2_LINE, run_cost
 
 
 def matrix_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
@@ -96,31 +93,38 @@ class _Matrix:
         for tensor, view in self.views.items():
             other, whole = (self.view_k, self.box_k) if tensor == A else (self.views_n[tensor], self.box_n)
             run = run_of_boxes(((box, view.strides), (whole, other.strides)), view.size)
-            width = view.size * loop.vector * (loop.vector_k if tensor == A else loop.vector_n)
+            width = view.size * loop.vector * _beside(loop, tensor)
             long = run_cost(memory, memory.long_run, store=view.store)
             us += view.bytes * run_cost(memory, run, store=view.store) / long * by_width[width]
         us /= memory.copy_tbps * rates.matrix_share * 1e6
-        clocks = {"DRAM": us * self.facts.clock_ghz * 1e3}
+        clocks_of_us, blocks = self.facts.clock_ghz * 1e3, -(-box.tiles * p.extent_l // self.facts.sm_count)
+        clocks = {"DRAM": us * clocks_of_us}
         clocks["arithmetic"] = p.flops / 2 / (rates.matrix_lanes * self.facts.sm_count)
         # A line takes a clock; loads, sums and stores of a block follow each other, unless there are others.
-        clocks["lines"] = self._lines(box, loop) * (1 - (-box.tiles * p.extent_l // self.facts.sm_count))
+        clocks["lines"] = self._lines(box, loop) * (blocks + 1)
         bound = max(clocks, key=lambda name: clocks[name])
         reason = f"operand {'AB'[p.swapped]} streamed, times {p.extent_k} x {p.extent_n}"
-        return Forecast(clocks[bound] / (self.facts.clock_ghz * 1e3) + device.launches.launch_us, bound, reason)
+        return Forecast(clocks[bound] / clocks_of_us + device.launches.launch_us, bound, reason)
 
     def _lines(self, box: Box, loop: StreamMatrix) -> float:
-        """Lines of the first cache that all accesses of a block's warps touch."""
+        """Lines of the first cache, as long as those of L2, that all accesses of a block's warps touch."""
         cuts, found = cut_modes(box), 0.0
         sizes = [cut for _, cut in cuts]
         for tensor, view in self.views.items():
             steps = [view.strides[mode] for mode, _ in cuts]
             lanes = range(0, min(32 * loop.vector, box.size), loop.vector)
             bytes_of = (place_of(i, sizes, steps) for i in lanes)
-            accesses = self.plan.extent_k / loop.vector_k if tensor == A else self.plan.extent_n / loop.vector_n
-            width = view.size * loop.vector * (loop.vector_k if tensor == A else loop.vector_n)
-            touched = len({x // LINE for first in bytes_of for x in (first, first + width - 1)})
+            beside = _beside(loop, tensor)
+            accesses = (self.plan.extent_k if tensor == A else self.plan.extent_n) / beside
+            width = view.size * loop.vector * beside
+            touched = len({x // L2_LINE for first in bytes_of for x in (first, first + width - 1)})
             found += accesses * touched * loop.lanes_n ** (tensor == A)
         return found * -(-box.size // (32 * loop.vector))
+
+
+def _beside(loop: StreamMatrix, tensor: int) -> int:
+    """Elements of an access along K or N."""
+    return loop.vector_k if tensor == A else loop.vector_n
 
 
 def _whole(view: TensorView) -> Box:

@@ -15,7 +15,7 @@ from opt_einsum.testing import rand_equation
 import gett
 from gett.graphs import replay as module
 from gett.graphs.places import ALIGNMENT, places_of
-from gett.graphs.replay import Arena, Replay, replay_for
+from gett.graphs.replay import Arena, Replay, may_replay
 from gett.network.running import Ending, Turn, turns_of
 from gett.network.steps import last_uses, peak_bytes, scratch_bytes
 from tests.cpu.fake_graphs import record_into
@@ -256,9 +256,9 @@ def test_all_plans_together_keep_a_share_of_the_memory(gpu: Any, monkeypatch: py
 
 
 def test_few_steps_and_other_executables_have_no_graph() -> None:
-    assert replay_for(Kind(), 0, chain(2), [Executable(0)] * 2, 3) is None
-    assert replay_for(Kind(), 0, chain(3), [object()] * 3, 4) is None
-    assert replay_for(Kind(), 0, chain(3), [Executable(0)] * 3, 4) is not None
+    assert not may_replay(chain(2), [Executable(0)] * 2)
+    assert not may_replay(chain(3), [object()] * 3)
+    assert may_replay(chain(3), [Executable(0)] * 3)
 
 
 def test_plans_of_slices_share_memory_while_they_run(gpu: Any) -> None:
