@@ -67,7 +67,8 @@ class TmaClocks:
     """Clocks of the copy engine (TMA) of one multiprocessor.
 
     Attributes:
-        row_clocks: A row of 16 or 32 bytes.
+        row_clocks: A row of 32 bytes.
+        element_clocks: A row of one element of 16 bytes.
         stored_row_clocks: A row of a store.
         cut_row_factor: Time of a row of 48, 80 or 112 bytes, which cuts a sector, against a whole one.
         past_end_rows: Rows of 64 bytes that take as long as what a row takes more that ends beyond the tensor's end.
@@ -75,6 +76,7 @@ class TmaClocks:
     """
 
     row_clocks: float
+    element_clocks: float
     stored_row_clocks: float
     cut_row_factor: float
     past_end_rows: float

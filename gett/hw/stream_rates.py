@@ -32,7 +32,8 @@ class PackingRates:
         clearly: How many times faster than all else packed schedules must be expected to be: copies ask for memory.
         short_clearly: The same where all else takes less than `short_us`, of which forecasts are as uncertain as that.
         short_us: See there.
-        moved_clearly: Factor on that where tensor maps move all operands already, in rows that cut sectors.
+        moved_clearly: Factor on that where copies are not needed: tensor maps move all operands, or D is copied that
+            threads can store.
         cut_rows: Factor on copies of rows that pieces cut below `cut_bytes`: memory opens a page for a part of it.
         cut_bytes: See there.
         read_ps: Picoseconds of the whole GPU for each access of a copy that reads through shared memory.

@@ -51,6 +51,7 @@ MODEL = DeviceModel(
     ),
     tma=TmaClocks(
         row_clocks=2.0,
+        element_clocks=4.0,
         stored_row_clocks=2.0,
         cut_row_factor=1.6,
         past_end_rows=6.0,
@@ -191,7 +192,7 @@ MODEL = DeviceModel(
     ),
     packing=PackingRates(
         clearly=1.09,
-        short_clearly=1.5,
+        short_clearly=1.25,
         short_us=25.0,
         moved_clearly=1.1,
         cut_rows=1.2,

@@ -115,7 +115,7 @@ class CopyCost:
                 drawn *= 1.0 + SECTOR / row  # one more is read
             shared = drawn / 2
         else:  # short rows cost as much as longer ones, and those that others send cost as well
-            drawn = rows * self.device.tma.row_clocks
+            drawn = rows * (self.device.tma.element_clocks if row == self.size else self.device.tma.row_clocks)
             shared = drawn / (1 + self.device.tma.multicast_gain)
         short = run <= L2_LINE and self.k_unit[tensor] is None
         read = self.bytes[tensor] * cost * self.lines(run)

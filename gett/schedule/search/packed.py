@@ -6,13 +6,16 @@ what the copy engine cannot. The workspace is bounded by the user's limit: what 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
+from gett.errors import DTypeError
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
+from gett.hw.dtypes import products_of
 from gett.hw.stream_rates import PackingRates
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize
@@ -30,7 +33,6 @@ from gett.schedule.packed import packed_plans
 from gett.schedule.search.stream import stream_schedule
 from gett.schedule.spec.mainloop import StreamMap
 from gett.schedule.spec.schedule import MAX_PIECES, CopyPass, Forecast, Packing, Schedule
-from layouts.rates import SECTOR
 from layouts.tma import MAX_RANK
 
 KEPT = 3  # products whose schedules are tried
@@ -54,29 +56,43 @@ def packed_schedules(
     c, device = plan.contraction, nearest(facts)
     rates = device.packing
     most_us = least_us / (rates.short_clearly if least_us < rates.short_us else rates.clearly)
-    most_us /= rates.moved_clearly if _is_moved(plan) else 1.0
     found: list[Schedule] = []
+    products_us, moved, needs_d = least_products_us(plan, facts), _is_moved(plan), batch_nearest(c, c.d)
 
     def least_with(copied_bytes: int) -> float:
-        return (plan.bytes + 2 * copied_bytes) / device.memory.copy_tbps * 1e-6 + 2 * device.launches.launch_us
+        moved_us = plan.bytes / device.memory.copy_tbps * 1e-6
+        copied_us = 2 * copied_bytes / device.memory.copy_tbps * 1e-6
+        return max(moved_us, products_us) + copied_us + 2 * device.launches.launch_us
 
-    if least_with(0) > most_us:  # most small products end here
+    if least_with(0) > most_us:  # most small products end here, and those that tensor cores limit
         return found
     for copied_bytes, names in packed_names(plan):
-        floor_us = least_with(copied_bytes)
-        for cuts in choose_cuts(c, names, facts.workspace_limit) if floor_us <= most_us else ():
+        optional = moved or ("d" in names and not needs_d)
+        within_us = most_us / (rates.moved_clearly if optional else 1.0)
+        for cuts in choose_cuts(c, names, facts.workspace_limit) if least_with(copied_bytes) <= within_us else ():
             made = packed_plans(c, cuts, names)
             copies = {tensor.name: stream_schedule(tensor.plan, facts) for tensor in made.tensors}
             taken_us, pieces = copies_us(c, cuts, copies, facts), count_pieces(c, cuts)
-            if taken_us > most_us:
+            if taken_us + products_us > within_us:
                 continue
             a, b, d = (CopyPass(x.tiling.m, x.loop(StreamMap), x.smem) if (x := copies.get(n)) else None for n in "abd")
             packing = Packing(cuts, a, b, d, made.workspace_bytes)
             left = replace(facts, workspace_limit=facts.workspace_limit - made.workspace_bytes)
-            best = products(made.product, left, (most_us - taken_us) / pieces if first else None)
-            found += [_joined(s, packing, taken_us, pieces) for s in best[:KEPT]]
+            best = products(made.product, left, (within_us - taken_us) / pieces if first else None)
+            joined = [_joined(s, packing, taken_us, pieces) for s in best[:KEPT]]
+            found += [s for s in joined if s.forecast.us <= within_us]
             most_us = min([most_us, *(s.forecast.us for s in found)]) if first else most_us
-    return sorted((s for s in found if s.forecast.us <= most_us), key=lambda s: s.forecast.us)
+    return sorted(found, key=lambda s: s.forecast.us)
+
+
+def least_products_us(plan: GemmPlan, facts: ArchFacts) -> float:
+    """Microseconds that tensor cores take for the products of a plan at least; infinite where they take none."""
+    c = plan.contraction
+    try:
+        tensor, products = products_of(c.dtype, c.precision)
+    except DTypeError:
+        return math.inf
+    return plan.flops * products / facts.tensor_tflops[tensor.name] * 1e-6
 
 
 def _joined(product: Schedule, packing: Packing, taken_us: float, pieces: int) -> Schedule:
@@ -120,26 +136,23 @@ def _element_ps(copy: Schedule, rates: PackingRates) -> float:
 def packed_names(plan: GemmPlan) -> list[tuple[int, tuple[str, ...]]]:
     """The bytes of copies that may be worth them, with the names of the tensors, of `a`, `b` and `d`; fewest first.
 
-    With them tensor maps move both operands, in rows that do not run along two contracted modes; D is copied where its
-    unit stride lies in a batch mode. Where the operands are so as they are, those are copied whose rows begin within
-    sectors; none where rows do not, or a tensor cannot be copied.
+    With them tensor maps move both operands, in rows that do not run along two contracted modes. D is copied where its
+    unit stride lies in a batch mode, and may be where its rows begin anywhere.
     """
     c = plan.contraction
     if c.b is None or c.c is not None or c.extras:
         return []
     tensors = {"a": c.a, "b": c.b, "d": c.d}
-    always = ["d"] if batch_nearest(c, c.d) else []
-    sets = [tuple(s + always) for s in (["a"], ["b"], ["a", "b"])]
-    if always:
-        sets.insert(0, ("d",))
-    if _is_moved(plan):
-        sets = [s for s in sets if all(_cuts_sectors(c, tensors[n]) for n in s)]
+    always = batch_nearest(c, c.d)
+    sets = [s for n in (1, 2, 3) for s in itertools.combinations("abd", n) if "d" in s or not always]
+    if not always and not _cuts_chunks(c, c.d):
+        sets = [s for s in sets if "d" not in s]
     found = [
         (sum(packed_bytes(c, x) for x in packed_operands(c, names).values()), names)
         for names in sets
         if all(_may_copy(c, tensors[n]) for n in names) and _by_tensor_map(packed_plans(c, (), names).product)
     ]
-    return sorted(found, key=itemgetter(0))[:2]
+    return sorted(found, key=itemgetter(0))
 
 
 def _is_moved(plan: GemmPlan) -> bool:
@@ -177,10 +190,11 @@ def _has_rows(plan: GemmPlan, tensor: int) -> bool:
     )
 
 
-def _cuts_sectors(c: Contraction, x: Operand) -> bool:
-    """Whether rows of a tensor begin within sectors."""
+def _cuts_chunks(c: Contraction, x: Operand) -> bool:
+    """Whether rows of a tensor begin within pieces of 16 bytes, which no tensor map moves."""
     size = itemsize(x.dtype)
-    return any(s % SECTOR for m, s in zip(x.modes, x.strides, strict=True) if c.extents[m] > 1 and abs(s) != size)
+    steps = (s for m, s in zip(x.modes, x.strides, strict=True) if c.extents[m] > 1 and abs(s) != size)
+    return any(s % ALIGNMENT_LIMIT for s in steps)
 
 
 def _may_copy(c: Contraction, x: Operand) -> bool:

@@ -86,11 +86,11 @@ def grouped_texts() -> tuple[str, ...]:
 
 @cache
 def kinds() -> tuple[str, ...]:
-    """A text of each kind."""
+    """A text of each kind; of a packed schedule the product and the copies are kinds of their own."""
     found: dict[str, str] = {}
     for case, dtype, precision, c in PRODUCTS:
         plan = make_gemm_plan(case.contraction(dtype, precision=precision, with_c=c))
-        for schedule in candidates(plan, "sm_90a"):
+        for schedule in (s for s in candidates(plan, "sm_90a") if s.packing is None):
             text = render_kernel(plan, schedule).source.text
             found.setdefault(kind_of(text), text)
     for subscripts, shape in (("ijk->kji", (60, 64, 64)), ("ijk->j", (60, 64, 64))):
