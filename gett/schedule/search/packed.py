@@ -12,10 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
-from gett.errors import DTypeError
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import products_of
 from gett.hw.stream_rates import PackingRates
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize
@@ -42,7 +40,12 @@ Products = Callable[[GemmPlan, ArchFacts, float | None], list[Schedule]]
 
 
 def packed_schedules(
-    plan: GemmPlan, facts: ArchFacts, products: Products, least_us: float, first: bool = False
+    plan: GemmPlan,
+    facts: ArchFacts,
+    products: Products,
+    least_us: float,
+    bound_us: float = 0.0,
+    first: bool = False,
 ) -> list[Schedule]:
     """Schedules with copies that are expected to be clearly faster than `least_us`.
 
@@ -51,21 +54,20 @@ def packed_schedules(
         facts: Of the GPU, with the limit of the workspace.
         products: The schedules of the product of the copies, best first.
         least_us: What the best schedule without copies is expected to take.
+        bound_us: What no schedule of the product is expected to be below.
         first: Whether only the best is wanted.
     """
     c, device = plan.contraction, nearest(facts)
     rates = device.packing
     most_us = least_us / (rates.short_clearly if least_us < rates.short_us else rates.clearly)
     found: list[Schedule] = []
-    products_us, moved, needs_d = least_products_us(plan, facts), _is_moved(plan), batch_nearest(c, c.d)
 
     def least_with(copied_bytes: int) -> float:
-        moved_us = plan.bytes / device.memory.copy_tbps * 1e-6
-        copied_us = 2 * copied_bytes / device.memory.copy_tbps * 1e-6
-        return max(moved_us, products_us) + copied_us + 2 * device.launches.launch_us
+        return bound_us + 2 * copied_bytes / device.memory.copy_tbps * 1e-6 + device.launches.launch_us
 
     if least_with(0) > most_us:  # most small products end here, and those that tensor cores limit
         return found
+    moved, needs_d = _is_moved(plan), batch_nearest(c, c.d)
     for copied_bytes, names in packed_names(plan):
         optional = moved or ("d" in names and not needs_d)
         within_us = most_us / (rates.moved_clearly if optional else 1.0)
@@ -73,7 +75,7 @@ def packed_schedules(
             made = packed_plans(c, cuts, names)
             copies = {tensor.name: stream_schedule(tensor.plan, facts) for tensor in made.tensors}
             taken_us, pieces = copies_us(c, cuts, copies, facts), count_pieces(c, cuts)
-            if taken_us + products_us > within_us:
+            if taken_us + bound_us > within_us:
                 continue
             a, b, d = (CopyPass(x.tiling.m, x.loop(StreamMap), x.smem) if (x := copies.get(n)) else None for n in "abd")
             packing = Packing(cuts, a, b, d, made.workspace_bytes)
@@ -83,16 +85,6 @@ def packed_schedules(
             found += [s for s in joined if s.forecast.us <= within_us]
             most_us = min([most_us, *(s.forecast.us for s in found)]) if first else most_us
     return sorted(found, key=lambda s: s.forecast.us)
-
-
-def least_products_us(plan: GemmPlan, facts: ArchFacts) -> float:
-    """Microseconds that tensor cores take for the products of a plan at least; infinite where they take none."""
-    c = plan.contraction
-    try:
-        tensor, products = products_of(c.dtype, c.precision)
-    except DTypeError:
-        return math.inf
-    return plan.flops * products / facts.tensor_tflops[tensor.name] * 1e-6
 
 
 def _joined(product: Schedule, packing: Packing, taken_us: float, pieces: int) -> Schedule:

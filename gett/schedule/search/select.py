@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts, arch_facts
-from gett.hw.dtypes import data_type, finer
+from gett.hw.dtypes import data_type, finer, products_of
 from gett.ir.gemm import GemmPlan
 from gett.schedule.cost.hopper_bounds import least_hopper_us
 from gett.schedule.cost.hopper_units import SPLIT
@@ -98,13 +98,29 @@ def searched(plan: GemmPlan, facts: ArchFacts, *, every: bool = True, first: boo
         refusal = fallback.refusal or refusal
     if not found:
         raise ScheduleError(refusal or f"no tile fits extents {plan.extent_m} x {plan.extent_n}")
-    found += packed_schedules(plan, facts, tensor_map_schedules, min(s.forecast.us for s in found), first)
+    least = min(s.forecast.us for s in found)
+    found += packed_schedules(plan, facts, tensor_map_schedules, least, least_tensor_map_us(plan, facts), first)
     return sorted(found, key=lambda s: s.forecast.us)
 
 
 def tensor_map_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:
     """Schedules of the main loops that tensor maps feed: what copies are made for; `below` as searches take it."""
     return wgmma_schedules(plan, facts, below, needed=below is None) or dmma_schedules(plan, facts, below)
+
+
+def least_tensor_map_us(plan: GemmPlan, facts: ArchFacts) -> float:
+    """A bound of the time of `tensor_map_schedules`, infinite where there are none."""
+    c = plan.contraction
+    if planes(plan) is not None:
+        tensor, products = products_of(c.dtype, c.precision)
+        of_planes = plan.flops * products / facts.tensor_tflops[tensor.name] * 1e-6
+        return max(of_planes, least_hopper_us(plan, facts, SPLIT))
+    if dmma_takes(plan, facts.arch):
+        loops = [DmmaTmaSearch.mainloop]
+    else:
+        loops = [x.mainloop for x in (WgmmaSSSearch, WgmmaRSSearch, WgmmaTf32Search)]
+        loops = loops if wgmma_takes(plan, facts.arch) else []
+    return min((least_hopper_us(plan, facts, loop) for loop in loops), default=math.inf)
 
 
 def dmma_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:
@@ -132,7 +148,7 @@ def wgmma_schedules(
         return best_schedules(both_roles(kind, plan, facts), WGMMA, below, needed=needed)
 
     if planes(plan) is not None:
-        return best(WgmmaSplitSearch, True) or best(WgmmaSplitCopySearch, True)
+        return best(WgmmaSplitSearch, needed) or best(WgmmaSplitCopySearch, needed)
     found = best(WgmmaSSSearch, needed)
     found += best(WgmmaRSSearch, needed and not found)
     if not data_type(plan.contraction.dtype).exact:  # tensor maps round, gathering warps do not
