@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gett.hw.archs import ArchFacts
 from gett.hw.device import DeviceModel
+from gett.hw.dtypes import products_of
 from gett.ir.gemm import A, B, D, GemmPlan
 
 ROUNDED = 1.0 - 1e-9
@@ -35,6 +37,12 @@ def traffic_us(plan: GemmPlan, device: DeviceModel) -> dict[int, float]:
         t: math.prod(s.extent for g in groups for s in g) * plan.size(t) / device.memory.copy_tbps * 1e-6
         for t, groups in volumes.items()
     }
+
+
+def products_us(plan: GemmPlan, facts: ArchFacts) -> float:
+    """Microseconds that tensor cores take for the products of a plan at their nominal rate, those of planes counted."""
+    tensor, products = products_of(plan.contraction.dtype, plan.contraction.precision)
+    return plan.flops * products / facts.tensor_tflops[tensor.name] * 1e-6
 
 
 def even_splits(wishes: Iterable[int], k_tiles: int) -> list[int]:

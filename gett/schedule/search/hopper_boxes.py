@@ -15,9 +15,8 @@ from collections.abc import Iterator, Sequence
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import products_of
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
-from gett.schedule.cost.estimate import traffic_us
+from gett.schedule.cost.estimate import products_us, traffic_us
 from gett.schedule.lower import split_modes
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
 from gett.schedule.spec.hopper_needs import up
@@ -44,8 +43,7 @@ class HopperBoxes:
         self.plan, self.memory = plan, device.memory
         self.size, self.size_d = itemsize(plan.contraction.dtype), itemsize(plan.contraction.d.dtype)
         self.time = traffic_us(plan, device)
-        tensor, products = products_of(plan.contraction.dtype, plan.contraction.precision)
-        self.compute = plan.flops * products / facts.tensor_tflops[tensor.name] * 1e-6
+        self.compute = products_us(plan, facts)
         self.known: dict[tuple[int, int], list[OperandTiling]] = {}
         self.known_weights: dict[int, list[Weight]] = {}
 

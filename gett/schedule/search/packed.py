@@ -67,10 +67,8 @@ def packed_schedules(
 
     if least_with(0) > most_us:  # most small products end here, and those that tensor cores limit
         return found
-    moved, needs_d = _is_moved(plan), batch_nearest(c, c.d)
-    for copied_bytes, names in packed_names(plan):
-        optional = moved or ("d" in names and not needs_d)
-        within_us = most_us / (rates.moved_clearly if optional else 1.0)
+    for copied_bytes, names, needed in packed_names(plan):
+        within_us = most_us / (1.0 if needed else rates.moved_clearly)
         for cuts in choose_cuts(c, names, facts.workspace_limit) if least_with(copied_bytes) <= within_us else ():
             made = packed_plans(c, cuts, names)
             copies = {tensor.name: stream_schedule(tensor.plan, facts) for tensor in made.tensors}
@@ -125,8 +123,10 @@ def _element_ps(copy: Schedule, rates: PackingRates) -> float:
     return rates.read_ps / loop.a.width + rates.staged_ps / loop.vector + rates.element_ps
 
 
-def packed_names(plan: GemmPlan) -> list[tuple[int, tuple[str, ...]]]:
+def packed_names(plan: GemmPlan) -> list[tuple[int, tuple[str, ...], bool]]:
     """The bytes of copies that may be worth them, with the names of the tensors, of `a`, `b` and `d`; fewest first.
+
+    Last it says whether each of the copies is needed.
 
     With them tensor maps move both operands, in rows that do not run along two contracted modes. D is copied where its
     unit stride lies in a batch mode, and may be where its rows begin anywhere.
@@ -135,12 +135,16 @@ def packed_names(plan: GemmPlan) -> list[tuple[int, tuple[str, ...]]]:
     if c.b is None or c.c is not None or c.extras:
         return []
     tensors = {"a": c.a, "b": c.b, "d": c.d}
-    always = batch_nearest(c, c.d)
+    always, moved = batch_nearest(c, c.d), _is_moved(plan)
     sets = [s for n in (1, 2, 3) for s in itertools.combinations("abd", n) if "d" in s or not always]
     if not always and not _cuts_chunks(c, c.d):
         sets = [s for s in sets if "d" not in s]
     found = [
-        (sum(packed_bytes(c, x) for x in packed_operands(c, names).values()), names)
+        (
+            sum(packed_bytes(c, x) for x in packed_operands(c, names).values()),
+            names,
+            not moved and (always or "d" not in names),
+        )
         for names in sets
         if all(_may_copy(c, tensors[n]) for n in names) and _by_tensor_map(packed_plans(c, (), names).product)
     ]

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts, arch_facts
-from gett.hw.dtypes import data_type, finer, products_of
+from gett.hw.dtypes import data_type, finer
 from gett.ir.gemm import GemmPlan
+from gett.schedule.cost.estimate import products_us
 from gett.schedule.cost.hopper_bounds import least_hopper_us
 from gett.schedule.cost.hopper_units import SPLIT
 from gett.schedule.known.lookup import known_schedule
@@ -110,11 +111,8 @@ def tensor_map_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None =
 
 def least_tensor_map_us(plan: GemmPlan, facts: ArchFacts) -> float:
     """A bound of the time of `tensor_map_schedules`, infinite where there are none."""
-    c = plan.contraction
     if planes(plan) is not None:
-        tensor, products = products_of(c.dtype, c.precision)
-        of_planes = plan.flops * products / facts.tensor_tflops[tensor.name] * 1e-6
-        return max(of_planes, least_hopper_us(plan, facts, SPLIT))
+        return max(products_us(plan, facts), least_hopper_us(plan, facts, SPLIT))
     if dmma_takes(plan, facts.arch):
         loops = [DmmaTmaSearch.mainloop]
     else:
