@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 
@@ -66,10 +66,10 @@ class MultistageSearch(Search[Schedule]):
         self.refusal = ""
         heavier = (A, B) if self.time[A] >= self.time[B] else (B, A)
         self._groups = {
-            "l": self._group(plan.l, (D, A, B), (), ()),
-            "m": self._group(plan.m, (A, D), (A,), plan.n),
-            "n": self._group(plan.n, (B, D), (B,), plan.m),
-            "k": self._group(plan.k, heavier, heavier, ()),
+            "l": self._group(plan.l, (D, A, B), (), {}),
+            "m": self._group(plan.m, (A, D), (A,), {D: plan.n}),
+            "n": self._group(plan.n, (B, D), (B,), {D: plan.m}),
+            "k": self._group(plan.k, heavier, heavier, {A: plan.m, B: plan.n}),
         }
         self._boxes: dict[tuple[str, int], list[Box]] = {}
         self._loaders: dict[tuple[int, Box, int, Box, int, Box | None], CpAsync | RegisterStaged] = {}
@@ -194,15 +194,20 @@ class MultistageSearch(Search[Schedule]):
         return self._boxes[group, block]
 
     def _group(
-        self, modes: tuple[Strided, ...], tensors: Sequence[int], leaders: Sequence[int], other: tuple[Strided, ...]
+        self,
+        modes: tuple[Strided, ...],
+        tensors: Sequence[int],
+        leaders: Sequence[int],
+        other: Mapping[int, tuple[Strided, ...]],
     ) -> tuple[tuple[int, ...], list[Weight], int | None]:
         """Extents of a group that some tensors have, the stakes of these, and the mode that comes first.
 
-        That is the unit-stride mode of the first of the leaders that has one. `other` is D's other group.
+        That is the unit-stride mode of the first of the leaders that has one. `other` has the other groups of tensors
+        whose runs may begin there and go on in this one.
         """
         weights = []
         for t in tensors:
-            strides, partners = tuple(s.strides[t] for s in modes), partner_modes(other, D) if t == D else ()
+            strides, partners = tuple(s.strides[t] for s in modes), partner_modes(other.get(t, ()), t)
             weights.append(Weight(strides, self.plan.size(t), self.time[t], t == D, partners))
         units = (unit_mode(modes, t, self.plan.size(t)) for t in leaders)
         return tuple(s.extent for s in modes), weights, next((u for u in units if u is not None), None)

@@ -112,27 +112,51 @@ def _map_loop(plan: GemmPlan, facts: ArchFacts) -> tuple[Box, StreamMap]:
 
 
 def _map_box(tensors: Mapping[int, TensorView], volume: int, device: DeviceModel) -> Box:
-    """The cheapest of the boxes that give D and each operand runs of several lengths."""
-    memory, from_l2 = device.memory, device.memory.copy_tbps / device.l2.read_tbps
+    """The cheapest of the boxes that give D and the operands that matter beside it runs of several lengths."""
     d, modes = tensors[D], range(len(tensors[D].extents))
-    inputs = sorted((x for t, x in tensors.items() if t != D), key=lambda x: -x.bytes)
-    transposed = [x for x in inputs if _matters(x, d) and x.nearest(modes) not in (d.nearest(modes), None)]
-    lengths = (16, *STREAMING.runs) if transposed else (0,)
-    runs = ([(d, run_d), *((x, run) for x in transposed)] for run_d in STREAMING.runs for run in lengths)
+    others = [x for t, x in tensors.items() if t != D and x.nearest(modes) not in (d.nearest(modes), None)]
+    others.sort(key=lambda x: -x.bytes)
+    heavy = [x for x in others if _matters(x.bytes, d)]
+    best, least = _cheapest(tensors, heavy, (), volume, device)
+    # What tiles read again and again may matter, too: a tile along whose modes it does not vary reads it once.
+    heavy = [x for x in others if x in heavy or _matters(_traffic(x, best, device), d)]
+    kept = tuple(m for m in d.order(modes) if any(x.strides[m] == 0 for x in heavy))
+    if not kept:
+        return best
+    found, time = _cheapest(tensors, heavy, kept, volume, device)
+    narrower = d.vector(cut_modes(found)) < d.vector(cut_modes(best))
+    return best if narrower or time > STREAMING.clearly * least else found
+
+
+def _cheapest(
+    tensors: Mapping[int, TensorView],
+    heavy: Sequence[TensorView],
+    first: Sequence[int],
+    volume: int,
+    device: DeviceModel,
+) -> tuple[Box, float]:
+    """The cheapest of the boxes that grow along modes `first`, and what it costs."""
+    d = tensors[D]
+    lengths = (16, *STREAMING.runs) if heavy else (0,)
+    runs = ([(d, run_d), *((x, run) for x in heavy)] for run_d in STREAMING.runs for run in lengths)
     best, least = NONE, math.inf
-    for box in dict.fromkeys(cut_box(x, (d, *transposed), volume) for x in runs):
-        time = 0.0
-        for x in tensors.values():
-            # What tiles read again of a tensor, since it does not vary along some modes, comes from L2.
-            read = box.tiles * math.prod(d.box for _, d in box.tiled if x.strides[d.modes[0]]) * x.size
-            again = max(0, read - x.bytes) if 0 in x.strides else 0
-            cost = run_cost(memory, contiguous_run(box, x.strides, x.size), store=x.store)
-            time += (x.bytes + from_l2 * again) * cost
+    for box in dict.fromkeys(cut_box(x, (d, *heavy), volume, first=first) for x in runs):
+        time = sum(_traffic(x, box, device) for x in tensors.values())
         # Ragged and small tiles leave lanes idle, which costs less than bytes do.
         time *= (1 / box.efficiency()) ** 0.5 * (1 + 0.1 * max(0.0, math.log2(volume / box.size)))
         if time < least * 0.999:
             best, least = box, time
-    return best
+    return best, least
+
+
+def _traffic(tensor: TensorView, box: Box, device: DeviceModel) -> float:
+    """What a tensor's bytes cost, as many as a copy moves in the same time."""
+    # What tiles read again of it, since it does not vary along some modes, comes from L2.
+    read = box.tiles * math.prod(d.box for _, d in box.tiled if tensor.strides[d.modes[0]]) * tensor.size
+    again = max(0, read - tensor.bytes) if 0 in tensor.strides else 0
+    run = contiguous_run(box, tensor.strides, tensor.size)
+    from_l2 = device.memory.copy_tbps / device.l2.read_tbps
+    return (tensor.bytes + from_l2 * again) * run_cost(device.memory, run, store=tensor.store)
 
 
 def _load(box: Box, tensor: TensorView, vector: int) -> StreamLoad:
@@ -152,9 +176,9 @@ def _load(box: Box, tensor: TensorView, vector: int) -> StreamLoad:
     return StreamLoad(staged=True, width=width, walk=walk, mask=mask, shift=shift)
 
 
-def _matters(tensor: TensorView, other: TensorView) -> bool:
-    """Whether a tensor's order matters beside another's; what is much smaller comes from caches in any order."""
-    return tensor.bytes * 8 > other.bytes
+def _matters(read: float, other: TensorView) -> bool:
+    """Whether the order of so many bytes matters beside a tensor's; much fewer come from caches in any order."""
+    return read * 8 > other.bytes
 
 
 def _scattered(tensor: TensorView, cuts: Sequence[tuple[int, int]]) -> bool:
@@ -243,7 +267,7 @@ class _Sums:
         step_k = lanes_k * unroll * (vector if self.along_k else 1)
         owned = STREAMING.threads // lanes_k * rows * (1 if self.along_k else vector)
         row = 8 * vector * big_k.size
-        heavy = [t for t in self.small if _matters(sums[t], big_k)]
+        heavy = [t for t in self.small if _matters(sums[t].bytes, big_k)]
         runs_k = [(big_k, row), *((sums[t], ROW_BYTES) for t in heavy)]
         runs_o = [(big_o, row), *((outputs[t], ROW_BYTES) for t in heavy)]
         if d.bytes * 16 >= big_o.bytes:

@@ -16,7 +16,11 @@ from layouts.swizzle import replays
 
 
 def cut_box(
-    runs: Sequence[tuple[TensorView, int]], growth: Sequence[TensorView], volume: int, idle: float = 0.25
+    runs: Sequence[tuple[TensorView, int]],
+    growth: Sequence[TensorView],
+    volume: int,
+    idle: float = 0.25,
+    first: Sequence[int] = (),
 ) -> Box:
     """A box of at most `volume` elements, in the order of the first tensor of `growth`.
 
@@ -25,6 +29,7 @@ def cut_box(
         growth: Tensors along whose order the tile then grows to the volume.
         volume: Most elements.
         idle: Exponent of a cut's share of what is allowed: 1 where the threads that it leaves idle cost their time.
+        first: Modes along which the tile grows before.
     """
     extents, order = growth[0].extents, growth[0].order()
     cut = [1] * len(extents)
@@ -48,9 +53,8 @@ def cut_box(
             run *= cut[m]
             if cut[m] < extents[m]:
                 break
-    for tensor in growth:
-        for m in tensor.order(modes):
-            lengthen(m, math.inf)
+    for m in (*first, *(m for tensor in growth for m in tensor.order(modes))):
+        lengthen(m, math.inf)
     return Box.of_cuts(extents, {m: cut[m] for m in order}, order)
 
 

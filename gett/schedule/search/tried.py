@@ -63,6 +63,7 @@ class Streaming:
     fewest: int  # elements of M below which a block has little to do beside a small matrix
     smallest: int  # elements of M and of all batches below which blocks are few
     shared_run: int  # bytes of D together that stores along M are to reach; below, two lanes share a vector
+    clearly: float  # share of the traffic that it must take at most, for a tile to grow along what an operand lacks
 
 
 def _of(loop: type[DmmaTma | WgmmaRS | WgmmaSplit | WgmmaTf32], *mma_m: int) -> tuple[Warpgroups, ...]:
@@ -160,4 +161,5 @@ STREAMING = Streaming(
     fewest=1 << 10,
     smallest=1 << 14,
     shared_run=64,
+    clearly=0.6,
 )
