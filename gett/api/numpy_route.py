@@ -25,7 +25,8 @@ from gett.ir.tensors import (
     resolve_precision,
 )
 from gett.network.optimize import check_optimize, in_elements
-from gett.network.path import NEVER, PathStep, find_steps
+from gett.network.path import NEVER, find_steps
+from gett.network.steps import PathStep
 from gett.plans.call import Call
 from gett.plans.checks import check_factors, check_out
 from gett.plans.unsliced import unsliced

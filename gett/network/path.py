@@ -17,27 +17,12 @@ from gett.errors import GettError, OptionError, PathError
 from gett.ir.subscripts import Subscripts
 from gett.network.asking import asked_path
 from gett.network.optimize import Bytes, SlicedPath, check_optimize
+from gett.network.pairs import Rates, paired
 from gett.network.search import searched_path
+from gett.network.steps import PathStep
 
 Path = tuple[tuple[int, ...], ...]
 """For each contraction the positions of the tensors that it takes; its result comes last."""
-
-
-@dataclass(frozen=True, slots=True)
-class PathStep:
-    """One contraction of a network.
-
-    Attributes:
-        inputs: One or two tensors: numbers below the count of operands are operands, the others results of steps.
-        output: Number of the result.
-        modes: Modes of the result, slowest first (the last step's: the requested output).
-        wide: Whether the result is kept in the type that sums are formed in, where that is wider than the operands'.
-    """
-
-    inputs: tuple[int, ...]
-    output: int
-    modes: tuple[int, ...]
-    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +52,7 @@ def find_steps(
     optimize: Any,
     sums: SumFirst,
     times: int = 1,
+    rates: Rates | None = None,
 ) -> tuple[tuple[PathStep, ...], Path]:
     """Steps that contract any number of operands; one or two need no path.
 
@@ -78,9 +64,10 @@ def find_steps(
         optimize: What `gett.einsum` takes, with no limit in bytes.
         sums: When sums come first.
         times: How often the steps run: the longer they take, the longer a path is searched.
+        rates: By which pairs of steps are made together; None for as the path says.
 
     Returns:
-        The steps, and the path that they follow.
+        The steps, and the path that they follow, but for pairs that are made together.
 
     Raises:
         OptionError: `optimize` has a bad value, its path does not fit, or its limit cannot be kept.
@@ -90,6 +77,8 @@ def find_steps(
         path = _find_path(terms, output, extents, optimize, times)
     steps = _expand(terms, output, extents, path, sums)
     _check_limit(steps, terms, extents, check_optimize(optimize)[1])
+    if rates is not None and len(steps) > 1:
+        steps = paired(steps, terms, extents, rates)
     return _order_intermediates(steps, terms, output, memory_order), path
 
 

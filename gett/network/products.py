@@ -12,7 +12,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from gett.ir.subscripts import Spec, Subscripts, parse, symbols
-from gett.network.path import NEVER, PathStep, find_steps
+from gett.network.path import NEVER, find_steps
+from gett.network.steps import PathStep
 
 
 class Reading(NamedTuple):

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gett.network.path import PathStep
+from gett.network.steps import PathStep
 
 STEP = 1 << 18  # products that take as long as one step of a slice takes in any case
 GPU_STEP = 1 << 25  # the same on a GPU: 4 us of 8 TFLOP/s, counted in products

@@ -1,4 +1,4 @@
-"""What a plan consists of: `Step`.
+"""What a path and a plan consist of: `PathStep` and `Step`.
 
 Owns how long tensors live and which operands the result may be written over. Knows no arrays, only their descriptions.
 """
@@ -21,6 +21,23 @@ if TYPE_CHECKING:  # plans of NumPy arrays have none
 # (a, b, c, d, alpha, beta) in the user's order of operands; b and c may be None. Where the contraction has extras, a
 # seventh argument is the sequence of their arrays.
 Executable = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """One contraction of a network.
+
+    Attributes:
+        inputs: One or two tensors: numbers below the count of operands are operands, the others results of steps.
+        output: Number of the result.
+        modes: Modes of the result, slowest first (the last step's: the requested output).
+        wide: Whether the result is kept in the type that sums are formed in, where that is wider than the operands'.
+    """
+
+    inputs: tuple[int, ...]
+    output: int
+    modes: tuple[int, ...]
+    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)

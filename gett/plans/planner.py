@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from gett.console.formatting import count, format_seconds
-from gett.errors import EpilogueError
+from gett.errors import DTypeError, EpilogueError
 from gett.hw.archs import ArchFacts
-from gett.hw.dtypes import data_type, is_complex
+from gett.hw.device import nearest
+from gett.hw.dtypes import data_type, is_complex, products_of
 from gett.ir.build import address, address_c, address_extra, choose_order, make_contraction, resolve_extents
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
@@ -38,9 +39,10 @@ from gett.ir.tensors import (
 from gett.network.cutting import Section, cut_free, cut_sum, partial_sums, uncut
 from gett.network.forms import fastest_form
 from gett.network.optimize import AUTOTUNE, check_optimize, in_elements
-from gett.network.path import Path, PathStep, SumFirst, find_steps
+from gett.network.pairs import Rates
+from gett.network.path import Path, SumFirst, find_steps
 from gett.network.request import PlanRequest
-from gett.network.steps import Step
+from gett.network.steps import PathStep, Step
 from gett.network.together import LEAST
 from gett.plans.contraction_plan import ContractionPlan
 from gett.plans.executables import choose_schedules, limited_facts, with_launches
@@ -93,6 +95,7 @@ def make_plan(request: PlanRequest, replan: Callable[..., ContractionPlan]) -> C
     found: Path = (tuple(range(len(sources))),)
     steps: tuple[Step, ...] = ()
     standing = None
+    facts = None if request.arch == "cpu" else limited_facts(request.arch, request.workspace_limit)
     if 0 not in d.shape:
         varying = drop_constant(sources)
         if 0 in extents and len(sources) > 2:
@@ -102,10 +105,10 @@ def make_plan(request: PlanRequest, replan: Callable[..., ContractionPlan]) -> C
             terms = [o.modes for o in varying]
             sums = _when_to_sum(short is not None or wide != dtype, request.arch)
             optimize = in_elements(request.optimize, dtype.itemsize)
-            path, found = find_steps(terms, subscripts.output, extents, memory, optimize, sums)
+            rates = None if facts is None else _rates(facts, dtype, precision)
+            path, found = find_steps(terms, subscripts.output, extents, memory, optimize, sums, rates=rates)
         build = partial(make_contraction, subscripts.names, extents, precision=precision)
         build_last = partial(build, d=d_operand, c=c_operand, epilogue=request.epilogue, extras=extras)
-        facts = None if request.arch == "cpu" else limited_facts(request.arch, request.workspace_limit)
         intermediate = partial(_intermediate, extents=extents, alignment=_new_alignment(request))
         tensors = varying if len(path) > 1 else sources
         whole = _contractions(path, tensors, (dtype, wide, short), factors, facts, intermediate, build, build_last)
@@ -267,6 +270,18 @@ def _when_to_sum(short: bool, arch: str) -> SumFirst:
     if arch == "cpu":
         return SumFirst(1.5, 1 << 14, short)
     return SumFirst(16, 1 << 26, short) if short else SumFirst(2, 1 << 24, short)
+
+
+def _rates(facts: ArchFacts, dtype: np.dtype[Any], precision: str) -> Rates:
+    """How long a network's steps take on a GPU, whose arithmetic is that of tensor cores where they multiply."""
+    try:
+        tensor, products = products_of(dtype.name, precision)
+        tflops = facts.tensor_tflops[tensor.name] / products
+    except DTypeError:
+        tflops = facts.fma_tflops[dtype.name]
+    launch_us = nearest(facts).launches.launch_us
+    products_per_us = tflops * 1e6 / (2 * data_type(dtype.name).real_products)
+    return Rates(facts.dram_tbps * 1e6, products_per_us, launch_us, dtype.itemsize)
 
 
 def _contractions(

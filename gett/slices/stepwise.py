@@ -14,9 +14,9 @@ import numpy as np
 
 from gett.ir.subscripts import parse
 from gett.ir.tensors import TensorSpec, dense_strides, sum_dtype
-from gett.network.path import PathStep
 from gett.network.request import PlanRequest
 from gett.network.slicing import Network
+from gett.network.steps import PathStep
 from gett.plans.contraction_plan import ContractionPlan
 from gett.slices.cuts import SHARING_US, Costs, Lengths, Modes, operand_traffic, sums_traffic
 from gett.slices.distributed_plan import Job
