@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +28,7 @@ class Places:
     nbytes: int
 
 
-def places_of(turns: Sequence[Turn], workspaces: Sequence[int]) -> Places:
+def places_of(turns: Sequence[Turn], workspaces: Sequence[int], until: Sequence[int] | None = None) -> Places:
     """Places of what turns write, of which those that live at the same time do not overlap.
 
     What lives when most is alive is placed first, the largest and longest before others, each in the smallest gap
@@ -39,18 +38,23 @@ def places_of(turns: Sequence[Turn], workspaces: Sequence[int]) -> Places:
     Args:
         turns: In order.
         workspaces: Bytes that each takes while it runs.
+        until: For each the last turn that may begin before it ends; default: the last one of its launch.
     """
-    made: dict[int, tuple[int, int]] = {}  # of each tensor that is there: the turn that made it, its bytes
+    if until is None:
+        ends = {turn.launch: n for n, turn in enumerate(turns)}
+        until = [ends[turn.launch] for turn in turns]
+    made: dict[int, tuple[int, int]] = {}  # of each tensor: the turn that makes it first, its bytes
+    read: dict[int, int] = {}  # the last turn beside which it is read
     parts: list[tuple[int, int, int, int]] = []  # bytes, first turn, last turn, tensor; -1 for a workspace
     for n, (turn, workspace) in enumerate(zip(turns, workspaces, strict=True)):
         if not turn.is_last:
-            made.setdefault(turn.output, (n, _aligned(math.prod(turn.shape) * turn.dtype.itemsize)))
+            made.setdefault(turn.output, (n, _aligned(turn.nbytes)))
         if workspace:
-            parts.append((_aligned(workspace), n, n, -1))
-        parts += [(made[i][1], made[i][0], n, i) for i in turn.done if i in made]
-        for i in turn.done:
-            made.pop(i, None)
-    parts += [(nbytes, first, len(turns) - 1, i) for i, (first, nbytes) in made.items()]
+            parts.append((_aligned(workspace), n, until[n], -1))
+        for i in (turn.first, turn.second):
+            if i in made:
+                read[i] = max(read.get(i, n), until[n])
+    parts += [(nbytes, first, read.get(i, len(turns) - 1), i) for i, (first, nbytes) in made.items()]
     alive = np.zeros(len(turns), np.int64)
     for nbytes, first, last, _ in parts:
         alive[first : last + 1] += nbytes

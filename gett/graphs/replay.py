@@ -9,21 +9,21 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from gett.arrays.kinds import ArrayKind
 from gett.errors import GettError
-from gett.graphs.places import Places, places_of
+from gett.graphs.branches import Order, one_by_one, side_by_side
 from gett.graphs.seen import LEAST, Seen
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.network.running import Ending, Turn
 
 LEAST_STEPS = 3
+LAUNCH_US = 3.0  # of a launch, however little it has to do
 SHARE = 16  # all plans together keep at most this part of a device's memory
 
 Given = tuple[Sequence[int], tuple[Any, ...]]
@@ -102,12 +102,7 @@ class Replay:
             by_hand: Whether a caller plays it, who orders streams and wants the memory whatever it is.
         """
         self._kind, self._device, self._turns, self._count, self._by_hand = kind, device, turns, operands, by_hand
-        self._executables = executables
-        self._launches = [
-            range(found[0], found[-1] + 1)
-            for _, numbers in groupby(range(len(turns)), key=lambda n: turns[n].launch)
-            if (found := [*numbers])
-        ]
+        self._executables, self._planned = executables, (turns, executables)
         self._lock = threading.Lock()
         self._graph: Any = None
         self._arena: Any = None
@@ -117,15 +112,8 @@ class Replay:
         self._seen: Seen[tuple[int, ...]] = Seen()  # their addresses
         self._numbers: list[range] = []  # of the graph's nodes that each launch is
         self._memory: Any = None
-        # Launches that read each operand, and those that write the result.
-        self._readers: list[list[int]] = [[] for _ in range(operands)]
-        self._writers = []
-        for k, launch in enumerate(self._launches):
-            read = {i for n in launch for i in (turns[n].first, turns[n].second) if i is not None and i < operands}
-            for i in read:
-                self._readers[i].append(k)
-            if any(turns[n].is_last for n in launch):
-                self._writers.append(k)
+        self._readers: list[list[int]] = []  # launches that read each operand
+        self._writers: list[int] = []  # those that write the result
 
     def __call__(self, operands: Sequence[Any], ending: Ending) -> bool:
         """Play the steps on the current stream; whether that was possible, else nothing was launched."""
@@ -147,7 +135,7 @@ class Replay:
     @property
     def nbytes(self) -> int:
         """Memory that intermediates and workspaces take."""
-        return self._places.nbytes
+        return self._order.places.nbytes
 
     def allocate(self, nbytes: int) -> Any:
         """Memory of the arrays' own library, on the current stream."""
@@ -204,15 +192,15 @@ class Replay:
         return own
 
     def _of(self, launch: int) -> Any:
-        return self._executables[self._launches[launch][0]]
+        return self._executables[self._order.launches[launch][0]]
 
     def _arguments(self, launch: int, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """What the executable's `record` and `change` take of a launch."""
-        numbers = self._launches[launch]
-        n = numbers[0]
+        numbers = self._order.launches[launch]
+        n, places = numbers[0], self._order.places
         if self._turns[n].together:
             return ([self._addresses(n, given) for n in numbers],)
-        workspace = self._base + self._places.workspaces[n] if self._executables[n].workspace_bytes else 0
+        workspace = self._base + places.workspaces[n] if self._executables[n].workspace_bytes else 0
         addresses = self._addresses(n, given)
         if not self._turns[n].is_last:
             return addresses, workspace
@@ -226,7 +214,7 @@ class Replay:
         def address(tensor: int | None) -> int:
             if tensor is None:
                 return 0
-            found: int = given[tensor] if tensor < count else self._base + self._places.tensors[tensor]
+            found: int = given[tensor] if tensor < count else self._base + self._order.places.tensors[tensor]
             return found
 
         a, b = address(turn.first), address(turn.second)
@@ -235,8 +223,23 @@ class Replay:
         return a, b, 0, address(turn.output)
 
     @cached_property
-    def _places(self) -> Places:
-        return places_of(self._turns, [x.workspace_bytes for x in self._executables])
+    def _order(self) -> Order:
+        """Launches side by side, as long as the driver records them so."""
+        turns, executables = self._planned
+        return self._ordered(side_by_side(turns, [x.workspace_bytes for x in executables], [*map(_us, executables)]))
+
+    def _ordered(self, order: Order) -> Order:
+        """Take an order of launches, with the turns in it."""
+        turns, executables = self._planned
+        self._turns, self._executables = ([x[n] for n in order.turns] for x in (turns, executables))
+        self._readers, self._writers = [[] for _ in range(self._count)], []
+        for k, launch in enumerate(order.launches):
+            found = [self._turns[n] for n in launch]
+            for i in {i for turn in found for i in (turn.first, turn.second) if i is not None and i < self._count}:
+                self._readers[i].append(k)
+            if any(turn.is_last for turn in found):
+                self._writers.append(k)
+        return order
 
     def _record(self, stream: int, operands: Sequence[Any], ending: Ending, arena: Arena | None) -> bool:
         """Record the steps with the arguments of this call, and play them; never again where that fails."""
@@ -246,7 +249,7 @@ class Replay:
         driver = self._driver = load_driver()
         if is_capturing(driver, ctypes.c_void_p(stream)):
             return False
-        nbytes = self._places.nbytes
+        nbytes = self._order.places.nbytes
         self._failed = True  # until it is done
         if nbytes > WORKSPACE_LIMIT and not self._by_hand:
             return False
@@ -260,21 +263,40 @@ class Replay:
                 return False
             self._memory, self._base = memory, self._kind.pointer(memory)
             given = self._given(operands, ending)
-            recorder = Recorder(driver)
             try:
-                addresses = (*given[0], *given[1])
-                counts = (
-                    self._of(k).record(recorder, *self._arguments(k, addresses)) for k in range(len(self._launches))
-                )
-                self._numbers = list(_ranges(counts))
-                graph = recorder.end()
-            finally:
-                recorder.close()
+                graph = self._recorded(Recorder(driver), given)
+            except GettError:
+                if self._order.after is None:
+                    raise
+                turns, executables = self._planned
+                self._order = self._ordered(one_by_one(turns, [x.workspace_bytes for x in executables]))
+                graph = self._recorded(Recorder(driver), given)
         except GettError:
             return False
         self._arena = None if arena is None else weakref.ref(arena)
         self._graph, self._stream, self._last, self._failed = graph, stream, given, False
         return self._play(stream, operands, ending)
+
+    def _recorded(self, recorder: Any, given: Given) -> Any:
+        """The graph of all launches.
+
+        Raises:
+            GettError: The driver does not record them.
+        """
+        addresses, after = (*given[0], *given[1]), self._order.after
+        ends: list[int] = []  # of each launch the number of its last node
+        self._numbers = []
+        try:
+            for k in range(len(self._order.launches)):
+                if after is not None:
+                    recorder.after(ends[n] for n in after[k])
+                start = ends[-1] + 1 if ends else 0
+                count = self._of(k).record(recorder, *self._arguments(k, addresses))
+                self._numbers.append(range(start, start + count))
+                ends.append(start + count - 1)
+            return recorder.end()
+        finally:
+            recorder.close()
 
     def _keep(self, nbytes: int) -> bool:
         """Count memory as kept for as long as this lives; whether there may be so much."""
@@ -292,12 +314,10 @@ def _release(device: int, nbytes: int) -> None:
         _kept[device] = max(0, _kept.get(device, 0) - nbytes)
 
 
-def _ranges(counts: Iterable[int]) -> Iterator[range]:
-    """Consecutive ranges of so many numbers each."""
-    start = 0
-    for count in counts:
-        yield range(start, start + count)
-        start += count
+def _us(executable: Any) -> float:
+    """How long a launch is expected to run."""
+    forecast = getattr(getattr(executable, "schedule", None), "forecast", None)
+    return LAUNCH_US if forecast is None else max(LAUNCH_US, forecast.us)
 
 
 def may_replay(turns: Sequence[Turn], executables: Sequence[Any] = (), *, by_hand: bool = False) -> bool:

@@ -5,6 +5,7 @@ Owns the intermediates: when each is made, converted and dropped. Knows neither 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -46,6 +47,11 @@ class Turn:
     done: tuple[int, ...]
     launch: int
     together: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Of what it writes."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 class Ending(NamedTuple):

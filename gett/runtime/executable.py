@@ -235,11 +235,8 @@ class GpuExecutable:
         """
         with self._lock:
             self._fill(*addresses, recorder.stream, workspace, alpha, beta, extras)
-            for call in self._calls:
-                code = self._launch(*call)
-                if code:
-                    raise self._driver.error(code, "cuLaunchKernelEx", f"{self._block.entries[0]}, GPU {self.device}")
-                recorder.note(call)
+            for call, entry in zip(self._calls, self._block.entries, strict=True):
+                recorder.launch(call, f"{entry}, GPU {self.device}")
         return len(self._calls)
 
     def change(

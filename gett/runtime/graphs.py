@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gett.runtime.driver import Driver, LaunchConfig
 
 _NON_BLOCKING = 1  # CUstream_flags: not ordered with the default stream
+_SET = 1  # CUstreamUpdateCaptureDependencies_flags: in place of those there are
 _THREAD_LOCAL = 1  # CUstreamCaptureMode: other threads may do what disturbs a capture
 
 
@@ -48,6 +49,7 @@ class Recorder:
         """
         self._driver, self._nodes = driver, list[int]()
         self._calls: list[Call] = []
+        self._waits_for_one = True
         stream = ctypes.c_void_p()
         self._do("cuStreamCreate", ctypes.byref(stream), _NON_BLOCKING)
         self._stream, self._recording = stream, False
@@ -68,12 +70,35 @@ class Recorder:
         if code:
             raise self._driver.error(code, name)
 
-    def note(self, call: Call) -> None:
-        """Remember the node of the launch that was just made.
+    def after(self, launches: Iterable[int]) -> None:
+        """Have the next launch wait for some of those before it, by number, in place of the last one.
 
         Raises:
-            DeviceError: The stream does not record, or the launch is no node of its own.
+            DeviceError: The driver does not take them.
         """
+        found = [self._nodes[n] for n in launches]
+        nodes = (ctypes.c_void_p * max(1, len(found)))(*found)
+        self._do("cuStreamUpdateCaptureDependencies", self._stream, nodes, ctypes.c_size_t(len(found)), _SET)
+        self._waits_for_one = len(found) == 1
+
+    def launch(self, call: Call, what: str) -> None:
+        """Launch a kernel, which becomes a node.
+
+        Args:
+            call: Its arguments, whose stream is this one.
+            what: What it is, for an error's text.
+
+        Raises:
+            DeviceError: The launch failed, the stream does not record, or the launch is no node of its own.
+        """
+        config = LaunchConfig.from_address(call[0].value)
+        attributes = config.num_attributes
+        if not self._waits_for_one:
+            config.num_attributes = 0  # it begins before the launch ahead of it ends, of which there is none or several
+        code = self._driver.launch(*call)
+        config.num_attributes, self._waits_for_one = attributes, True
+        if code:
+            raise self._driver.error(code, "cuLaunchKernelEx", what)
         status, number = ctypes.c_int(), ctypes.c_uint64()
         graph, nodes, edges, count = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
         places = map(ctypes.byref, (status, number, graph, nodes, edges, count))

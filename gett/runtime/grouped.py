@@ -90,12 +90,14 @@ class GroupedExecutable:
                 place.point_at(addresses[role] + shift)
             self._launch_on(stream)
 
+    def _set_stream(self, stream: int) -> None:
+        for word in self._block.streams:
+            self._block.words[word] = stream
+
     def _launch_on(self, stream: int) -> None:
         """Launch with the arguments that are written; the lock is held."""
-        block = self._block
-        for word in block.streams:
-            block.words[word] = stream
-        for call, entry in zip(block.calls, block.entries, strict=True):
+        self._set_stream(stream)
+        for call, entry in zip(self._block.calls, self._block.entries, strict=True):
             code = self._launch(*call)
             if code == ERROR_INVALID_CONTEXT:  # a thread that had no context yet
                 self._driver.set_context(self._context)

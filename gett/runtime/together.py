@@ -102,9 +102,8 @@ class TogetherExecutable(GroupedExecutable):
         """
         with self._lock:
             self._fill(addresses)
-            self._launch_on(recorder.stream)
-            (call,) = self._block.calls
-            recorder.note(call)
+            self._set_stream(recorder.stream)
+            recorder.launch(self._block.calls[0], f"{self._block.entries[0]}, GPU {self.device}")
         return 1
 
     def change(self, graph: Any, numbers: Sequence[int], addresses: Sequence[Addresses]) -> bool:

@@ -22,9 +22,14 @@ def record_into(monkeypatch: pytest.MonkeyPatch, state: Any, graph: Callable[[li
     class Recorder:
         def __init__(self, driver: Any) -> None:
             self.made: list[Any] = []
+            self.waits: list[list[int]] = []
+
+        def after(self, launches: Any) -> None:
+            self.waits.append([*launches])
 
         def end(self) -> Any:
             state.graphs.append(graph(self.made))
+            state.graphs[-1].waits = self.waits
             return state.graphs[-1]
 
         def close(self) -> None:

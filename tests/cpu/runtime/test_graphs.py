@@ -21,6 +21,7 @@ class Library:
         self.node = ctypes.c_void_p()
         self.params: list[tuple[int, int, tuple[int, ...], int]] = []
         self.capturing = 0
+        self.launched: list[int] = []  # attributes of each
 
     def function(self, name: str) -> Any:
         def call(*arguments: Any) -> int:
@@ -31,6 +32,10 @@ class Library:
             return 0
 
         return call
+
+    def launch(self, *call: Any) -> int:
+        self.launched.append(LaunchConfig.from_address(call[0].value).num_attributes)
+        return 0
 
     def error(self, code: int, call: str, detail: str = "") -> DeviceError:
         return DeviceError(f"{call} failed: {code} {detail}")
@@ -67,7 +72,7 @@ def test_launches_are_recorded_changed_and_played() -> None:
     recorder = Recorder(library)
     assert recorder.stream == 0x77
     for call in made:
-        recorder.note(call[:4])
+        recorder.launch(call[:4], "a kernel")
     graph = recorder.end()
     recorder.close()
     assert library.calls.count("cuStreamEndCapture") == 1
@@ -96,7 +101,7 @@ def test_what_fails_leaves_nothing_behind() -> None:
     library = Library(count=2)
     recorder = Recorder(library)
     with pytest.raises(DeviceError, match="2 nodes"):
-        recorder.note(calls()[0][:4])
+        recorder.launch(calls()[0][:4], "a kernel")
     recorder.close()
     assert library.calls[-2:] == ["cuStreamEndCapture", "cuStreamDestroy_v2"]
 

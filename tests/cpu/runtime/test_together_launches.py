@@ -109,7 +109,12 @@ def test_a_graph_has_one_launch_whose_arguments_change(gpu: Any) -> None:
     made = built(steps_of())[1]
     count = len(made.kernel.launches[0].pointers[2:]) // 3
     noted: list[Any] = []
-    recorder = types.SimpleNamespace(stream=0x99, note=noted.append)
+
+    def launch(call: Any, what: str) -> None:
+        noted.append(what)
+        gpu.driver.launch(*call)
+
+    recorder = types.SimpleNamespace(stream=0x99, launch=launch)
     assert made.record(recorder, [(1, 2, 0, 3)] * count) == 1
     assert len(noted) == 1
     assert gpu.driver.launches[-1].stream == 0x99

@@ -1,0 +1,159 @@
+"""Launches of a graph that run side by side: in which order they begin, and which ones each must wait for.
+
+Branches of a network do not need each other, and a launch of few blocks leaves multiprocessors idle. Owns the order and
+the edges of a graph. Knows neither arrays nor the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from gett.graphs.places import Places, places_of
+from gett.network.running import Turn
+
+BRANCHES = 3
+"""Launches that are expected to run side by side at most."""
+ROOM = 64 << 20
+"""Bytes that intermediates may take beyond what they take one by one: those of several branches are alive."""
+GAIN = 0.97
+"""Share of the time of all launches from which on they stay one behind the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How the turns of a plan become launches of a graph.
+
+    Attributes:
+        turns: Their numbers in the order in which they begin.
+        launches: Of that order, the places of each launch's turns.
+        places: Where intermediates and workspaces lie, with the turns in that order.
+        after: For each launch the ones that it waits for; None where each waits for the one before it.
+    """
+
+    turns: tuple[int, ...]
+    launches: tuple[range, ...]
+    places: Places
+    after: tuple[tuple[int, ...], ...] | None = None
+
+
+def one_by_one(turns: Sequence[Turn], workspaces: Sequence[int]) -> Order:
+    """Each launch waits for the one before it.
+
+    Args:
+        turns: Of a plan, in order.
+        workspaces: Bytes that each takes while it runs.
+    """
+    return Order(tuple(range(len(turns))), tuple(_launches(turns)), places_of(turns, workspaces))
+
+
+def side_by_side(turns: Sequence[Turn], workspaces: Sequence[int], us: Sequence[float]) -> Order:
+    """Launches wait for what they read, and for those whose memory they write; one by one where little is gained.
+
+    Args:
+        turns: Of a plan, in order.
+        workspaces: Bytes that each takes while it runs.
+        us: How long each is expected to run; those that are one launch have one time.
+    """
+    alone = one_by_one(turns, workspaces)
+    needs = _needs(turns, alone.launches)
+    times = [us[launch[0]] for launch in alone.launches]
+    begins = _begins(needs, times)
+    ends = [begin + time for begin, time in zip(begins, times, strict=True)]
+    if max(ends) > GAIN * sum(times):
+        return alone
+    order = sorted(range(len(times)), key=begins.__getitem__)
+    ordered = tuple(n for k in order for n in alone.launches[k])
+    moved = [turns[n] for n in ordered]
+    launches = tuple(_launches(moved))
+    # The last turn that begins before a launch ends.
+    until: list[int] = []
+    for launch, k in zip(launches, order, strict=True):
+        last = max(x[-1] for x, other in zip(launches, order, strict=True) if begins[other] < ends[k])
+        until += [last] * len(launch)
+    own = [workspaces[n] for n in ordered]
+    places = places_of(moved, own, until)
+    if places.nbytes > alone.places.nbytes + ROOM:
+        return alone
+    return Order(ordered, launches, places, tuple(_edges(moved, own, launches, places)))
+
+
+def _launches(turns: Sequence[Turn]) -> Iterator[range]:
+    for _, numbers in groupby(range(len(turns)), key=lambda n: turns[n].launch):
+        found = [*numbers]
+        yield range(found[0], found[-1] + 1)
+
+
+def _needs(turns: Sequence[Turn], launches: Sequence[range]) -> list[set[int]]:
+    """For each launch those that write what it reads; the result is written behind all others."""
+    writers: dict[int, set[int]] = {}
+    needs: list[set[int]] = []
+    for k, launch in enumerate(launches):
+        read = {i for n in launch for i in (turns[n].first, turns[n].second) if i is not None}
+        found = {w for i in read for w in writers.get(i, ())}
+        if any(turns[n].is_last for n in launch):
+            found |= set(range(k))
+        needs.append(found)
+        for n in launch:
+            writers.setdefault(turns[n].output, set()).add(k)
+    return needs
+
+
+def _begins(needs: Sequence[set[int]], times: Sequence[float]) -> list[float]:
+    """When each launch begins where some run side by side: of those that may, what most comes behind goes first."""
+    count = len(times)
+    behind = [0.0] * count
+    readers: list[list[int]] = [[] for _ in range(count)]
+    for k in reversed(range(count)):
+        behind[k] = times[k] + max((behind[r] for r in readers[k]), default=0.0)
+        for n in needs[k]:
+            readers[n].append(k)
+    waits, begins = [len(n) for n in needs], [0.0] * count
+    ready = [k for k in range(count) if not waits[k]]
+    running: list[tuple[float, int]] = []
+    now = 0.0
+    while ready or running:
+        while ready and len(running) < BRANCHES:
+            k = max(ready, key=lambda x: (behind[x], -x))
+            ready.remove(k)
+            begins[k] = now
+            running.append((now + times[k], k))
+        now, k = min(running)
+        running.remove((now, k))
+        for r in readers[k]:
+            waits[r] -= 1
+            if not waits[r]:
+                ready.append(r)
+    return begins
+
+
+def _edges(
+    turns: Sequence[Turn], workspaces: Sequence[int], launches: Sequence[range], places: Places
+) -> Iterator[tuple[int, ...]]:
+    """For each launch the ones that it waits for, without those that these wait for."""
+    needs = _needs(turns, launches)
+    sizes = {t.output: t.nbytes for t in turns}
+    users: list[tuple[int, int, int]] = []  # of the memory: first byte, end, launch
+    earlier: list[int] = []  # of each launch all that come before it, as bits
+    for k, launch in enumerate(launches):
+        read, written = [], []
+        for n in launch:
+            turn = turns[n]
+            read += [i for i in (turn.first, turn.second) if i in places.tensors]
+            if not turn.is_last:
+                written.append((places.tensors[turn.output], sizes[turn.output]))
+            if workspaces[n]:
+                written.append((places.workspaces[n], workspaces[n]))
+        found = needs[k] | {
+            user for start, nbytes in written for first, end, user in users if first < start + nbytes and start < end
+        }
+        users += [(start, start + nbytes, k) for start, nbytes in written]
+        users += [(places.tensors[i], places.tensors[i] + sizes[i], k) for i in read if i is not None]
+        direct, reached = [], 0
+        for other in sorted(found, reverse=True):
+            if not reached >> other & 1:
+                direct.append(other)
+                reached |= earlier[other] | 1 << other
+        earlier.append(reached)
+        yield tuple(direct)
