@@ -24,8 +24,8 @@ MODEL = 1.05, 2.3
 KNOWN = 1.02, 1.1
 """The same with known schedules."""
 
-UNKNOWN = 1.1, 2.3
-"""What the model's choices may cost for contractions of other seeds."""
+UNKNOWN = 1.1, 3.1
+"""What the model's choices may cost for contractions of other seeds. The worst one reads elements of batches singly."""
 
 SAMPLES = (STORED[0], 29), (STORED[1], 21)
 """Files, and which of their contractions are a sample."""
