@@ -30,7 +30,8 @@ from gett.schedule.spec.schedule import Schedule
 from tests.cases import TILED, Case, Layout, by_name, reduced, tccg
 from tests.schedules import multistage_candidates, spread
 
-TABLED = ("primes", "k-mismatch-primes")  # K may be flattened in these
+# K may be flattened in these.
+TABLED = ("primes", "float32"), ("k-mismatch-primes", "float16"), ("k-mismatch-primes", "float32")
 QUARTERS = pytest.mark.parametrize("part", [pytest.param(i, marks=pytest.mark.slow) for i in range(4)])
 REGISTERS = 255  # of a thread, on every architecture
 
@@ -74,7 +75,7 @@ def jobs(every: bool) -> tuple[Job, ...]:
         for c in (reduced(full[13], 1 << 20), by_name("k-mismatch"), by_name("primes"), by_name("odd-box-along-k")):
             for dtype in ("float16", "float32"):
                 out += [job(c, dtype, arch, rank=rank) for rank in range(3 if every else 1)]
-        out += [job(by_name(n), d, arch, table=True) for n in TABLED for d in ("float16", "float32")]
+        out += [job(by_name(n), d, arch, table=True) for n, d in TABLED]
     unique: dict[tuple[str, str], Job] = {}
     for j in out:
         unique.setdefault((j.arch, j.source.text), j)
