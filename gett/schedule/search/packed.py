@@ -61,6 +61,12 @@ def packed_schedules(
     rates = device.packing
     most_us = least_us / (rates.short_clearly if least_us < rates.short_us else rates.clearly)
     found: list[Schedule] = []
+    known: dict[str, Schedule] = {}  # copies, of which sets of tensors have the same
+
+    def copy_of(tensor: GemmPlan) -> Schedule:
+        if (name := tensor.signature) not in known:
+            known[name] = stream_schedule(tensor, facts)
+        return known[name]
 
     def least_with(copied_bytes: int) -> float:
         return bound_us + 2 * copied_bytes / device.memory.copy_tbps * 1e-6 + device.launches.launch_us
@@ -71,7 +77,7 @@ def packed_schedules(
         within_us = most_us / (1.0 if needed else rates.moved_clearly)
         for cuts in choose_cuts(c, names, facts.workspace_limit) if least_with(copied_bytes) <= within_us else ():
             made = packed_plans(c, cuts, names)
-            copies = {tensor.name: stream_schedule(tensor.plan, facts) for tensor in made.tensors}
+            copies = {tensor.name: copy_of(tensor.plan) for tensor in made.tensors}
             taken_us, pieces = copies_us(c, cuts, copies, facts), count_pieces(c, cuts)
             if taken_us + bound_us > within_us:
                 continue
