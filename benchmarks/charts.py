@@ -23,6 +23,7 @@ TCCG_FLOAT32 = "2026-11-22-h200-float32.json"
 TCCG_DOUBLE = "2026-11-23-h200-tccg-double.json"
 ACCURACY = "2026-11-23-h200-accuracy.json"
 GPUS = "2026-11-27-h200-gpus.json"
+NETWORKS, NETWORKS_FIRST = "2026-11-27-h200-networks.json", "2026-11-27-h200-branches-first-calls.json"
 ACCURACY_COMPLEX = "2026-11-23-h200-accuracy-complex64.json"
 
 GETT, CUTENSOR, TORCH_EINSUM, COMPILED, CUBLAS = "#1565c0", "#ef8a17", "#7d8791", "#8e44ad", "#2e8b57"

@@ -6,7 +6,18 @@ import json
 import math
 from typing import Any
 
-from benchmarks.charts import ACCURACY, GPUS, TCCG_DOUBLE, WORKLOADS, latest, load, loose, us_of
+from benchmarks.charts import (
+    ACCURACY,
+    GPUS,
+    NETWORKS,
+    NETWORKS_FIRST,
+    TCCG_DOUBLE,
+    WORKLOADS,
+    latest,
+    load,
+    loose,
+    us_of,
+)
 from benchmarks.records import Row
 from benchmarks.report import geometric_mean
 from benchmarks.workloads_report import TORCH
@@ -114,6 +125,17 @@ def gpus() -> None:
             f"{us[x] / two:.2f}" if isinstance(us.get(x), float) else "" for x in ("cuTENSORMg", "cuTENSOR and NCCL")
         ]
         print(f"| {row['name']} | {one / 1e3:.1f} | {two / 1e3:.1f} | {one / two:.2f} | {rivals[0]} | {rivals[1]} |")
+
+
+def networks() -> None:
+    """Calls of whole networks, warm and first, beside PyTorch along the same path."""
+    first = loose(NETWORKS_FIRST)["calls"]
+    head = "| Network | steps | warm, ms | PyTorch, ms | PyTorch / gett | first call, s | in a new process, s |"
+    print(f"{head}\n|---|---|---|---|---|---|---|")
+    for row in loose(NETWORKS)["rows"]:
+        mine, rival, found = row["us"]["gett"] / 1e3, row["us"]["rival"] / 1e3, first.get(row["name"])
+        calls = f"{found['total_s']:.2f} | {found['cached_s']:.2f}" if found else " | "
+        print(f"| {row['name']} | {row['steps']} | {mine:.2f} | {rival:.1f} | {rival / mine:.1f} | {calls} |")
 
 
 def _threads() -> dict[str, Any]:
