@@ -6,9 +6,13 @@ the edges of a graph. Knows neither arrays nor the driver.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import groupby
+
+import numpy as np
 
 from gett.graphs.places import Places, places_of
 from gett.network.running import Turn
@@ -68,10 +72,9 @@ def side_by_side(turns: Sequence[Turn], workspaces: Sequence[int], us: Sequence[
     moved = [turns[n] for n in ordered]
     launches = tuple(_launches(moved))
     # The last turn that begins before a launch ends.
-    until: list[int] = []
+    in_order, until = [begins[k] for k in order], list[int]()
     for launch, k in zip(launches, order, strict=True):
-        last = max(x[-1] for x, other in zip(launches, order, strict=True) if begins[other] < ends[k])
-        until += [last] * len(launch)
+        until += [launches[bisect_left(in_order, ends[k]) - 1][-1]] * len(launch)
     own = [workspaces[n] for n in ordered]
     places = places_of(moved, own, until)
     if places.nbytes > alone.places.nbytes + ROOM:
@@ -110,13 +113,13 @@ def _begins(needs: Sequence[set[int]], times: Sequence[float]) -> list[float]:
         for n in needs[k]:
             readers[n].append(k)
     waits, begins = [len(n) for n in needs], [0.0] * count
-    ready = [k for k in range(count) if not waits[k]]
+    ready = [(-behind[k], k) for k in range(count) if not waits[k]]
+    heapify(ready)
     running: list[tuple[float, int]] = []
     now = 0.0
     while ready or running:
         while ready and len(running) < BRANCHES:
-            k = max(ready, key=lambda x: (behind[x], -x))
-            ready.remove(k)
+            _, k = heappop(ready)
             begins[k] = now
             running.append((now + times[k], k))
         now, k = min(running)
@@ -124,7 +127,7 @@ def _begins(needs: Sequence[set[int]], times: Sequence[float]) -> list[float]:
         for r in readers[k]:
             waits[r] -= 1
             if not waits[r]:
-                ready.append(r)
+                heappush(ready, (-behind[r], r))
     return begins
 
 
@@ -134,7 +137,8 @@ def _edges(
     """For each launch the ones that it waits for, without those that these wait for."""
     needs = _needs(turns, launches)
     sizes = {t.output: t.nbytes for t in turns}
-    users: list[tuple[int, int, int]] = []  # of the memory: first byte, end, launch
+    most = 3 * len(turns) + sum(map(bool, workspaces))
+    users, count = np.zeros((3, most), np.int64), 0  # of the memory: first byte, end, launch
     earlier: list[int] = []  # of each launch all that come before it, as bits
     for k, launch in enumerate(launches):
         read, written = [], []
@@ -145,11 +149,13 @@ def _edges(
                 written.append((places.tensors[turn.output], sizes[turn.output]))
             if workspaces[n]:
                 written.append((places.workspaces[n], workspaces[n]))
-        found = needs[k] | {
-            user for start, nbytes in written for first, end, user in users if first < start + nbytes and start < end
-        }
-        users += [(start, start + nbytes, k) for start, nbytes in written]
-        users += [(places.tensors[i], places.tensors[i] + sizes[i], k) for i in read if i is not None]
+        found = set(needs[k])
+        first, end, user = users[:, :count]
+        for start, nbytes in written:
+            found.update(user[(first < start + nbytes) & (end > start)].tolist())
+        for start, nbytes in (*written, *((places.tensors[i], sizes[i]) for i in read if i is not None)):
+            users[:, count] = start, start + nbytes, k
+            count += 1
         direct, reached = [], 0
         for other in sorted(found, reverse=True):
             if not reached >> other & 1:
