@@ -15,12 +15,14 @@ from itertools import groupby
 import numpy as np
 
 from gett.graphs.places import Places, places_of
+from gett.hw.archs import WORKSPACE_LIMIT
 from gett.network.running import Turn
 
 BRANCHES = 3
 """Launches that are expected to run side by side at most."""
 ROOM = 64 << 20
-"""Bytes that intermediates may take beyond what they take one by one: those of several branches are alive."""
+"""Bytes that intermediates may take beyond what they take one by one: those of several branches are alive. Beyond the
+usual limit of a workspace they take no more, since no graph does."""
 GAIN = 0.97
 """Share of the time of all launches from which on they stay one behind the other."""
 
@@ -77,7 +79,7 @@ def side_by_side(turns: Sequence[Turn], workspaces: Sequence[int], us: Sequence[
         until += [launches[bisect_left(in_order, ends[k]) - 1][-1]] * len(launch)
     own = [workspaces[n] for n in ordered]
     places = places_of(moved, own, until)
-    if places.nbytes > alone.places.nbytes + ROOM:
+    if places.nbytes > max(alone.places.nbytes, min(alone.places.nbytes + ROOM, WORKSPACE_LIMIT)):
         return alone
     return Order(ordered, launches, places, tuple(_edges(moved, own, launches, places)))
 

@@ -13,11 +13,13 @@ import pytest
 from opt_einsum.testing import rand_equation
 
 import gett
+from gett.errors import DeviceError
 from gett.graphs import replay as module
 from gett.graphs.places import ALIGNMENT, places_of
 from gett.graphs.replay import Arena, Replay, may_replay
 from gett.network.running import Ending, Turn, turns_of
 from gett.network.steps import last_uses, peak_bytes, scratch_bytes
+from gett.runtime import graphs
 from tests.cpu.fake_graphs import record_into
 
 DTYPE = np.dtype("float64")
@@ -175,6 +177,52 @@ def test_a_graph_that_is_played_by_hand_follows_its_caller(gpu: Any, monkeypatch
     assert len(gpu.graphs[0].played) == 2
     assert not module._kept
     assert replay.nbytes > 100
+
+
+def tree() -> list[Turn]:
+    """Turns of four products, of which two more and then one make the result."""
+    turns, live = [], list(range(8))
+    for n in range(7):
+        first, second = live.pop(0), live.pop(0)
+        turns.append(Turn(first, second, 8 + n, n == 6, (10,), DTYPE, (), (), (first, second), n))
+        live.append(8 + n)
+    return turns
+
+
+def test_branches_wait_for_what_they_read(gpu: Any) -> None:
+    replay = Replay(Kind(), 0, tree(), [Executable(n) for n in range(7)], 8)
+    assert call(replay, [*range(1, 9)])
+    (graph,) = gpu.graphs
+    order = [number for number, half, _ in graph.made if half == 0]
+    assert sorted(order) == [*range(7)]
+    ended: dict[int, set[int]] = {}
+    for number, waits in zip(order, graph.waits, strict=True):
+        assert all(w % 2 for w in waits)  # the second launch of each
+        direct = {graph.made[w][0] for w in waits}
+        ended[number] = direct.union(*(ended[n] for n in direct))
+    assert ended[4] >= {0, 1}
+    assert ended[5] >= {2, 3}
+    assert ended[6] == {0, 1, 2, 3, 4, 5}
+    assert graph.waits[0] == graph.waits[1] == []
+    assert call(replay, [1, 2, 3, 4, 5, 6, 7, 90])
+    assert graph.changed == [3]
+    assert next(a for number, _, (a, *_) in graph.played[-1] if number == 3)[:2] == (7, 90)
+
+
+def test_without_branches_launches_follow_one_another(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the driver does not record them."""
+
+    def refuse(*_: Any) -> None:
+        raise DeviceError("no")
+
+    monkeypatch.setattr(graphs.Recorder, "after", refuse)
+    replay = Replay(Kind(), 0, tree(), [Executable(n) for n in range(7)], 8)
+    assert call(replay, [*range(1, 9)])
+    (graph,) = gpu.graphs
+    assert [number for number, half, _ in graph.made if half == 0] == [*range(7)]
+    assert not graph.waits
+    monkeypatch.setattr(Executable, "record", refuse)
+    assert not call(Replay(Kind(), 0, chain(3), [Executable(n) for n in range(3)], 4), [1, 2, 3, 4])
 
 
 class Together:
