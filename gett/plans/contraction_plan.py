@@ -54,7 +54,8 @@ class ContractionPlan(PlanFigures):
     Attributes:
         subscripts: The explicit form, e.g. `"ij,jk->ik"`.
         arch: `"cpu"`, or the GPU architecture that it is planned for, e.g. `"sm_90a"`.
-        path: For each contraction the positions of the tensors that it takes, as opt_einsum's paths have them.
+        path: For each contraction the positions of the tensors that it takes, as opt_einsum's paths have them. On a GPU
+            small tensors of neighbouring contractions may be multiplied first: `steps` are what runs.
         shape: Shape of the result.
         dtype: dtype in which products are formed; the result's, unless `out` was given in another.
     """
