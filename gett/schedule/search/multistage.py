@@ -70,6 +70,7 @@ class MultistageSearch(Search[Schedule]):
             "m": self._group(plan.m, (A, D), (A,), {D: plan.n}),
             "n": self._group(plan.n, (B, D), (B,), {D: plan.m}),
             "k": self._group(plan.k, heavier, heavier, {A: plan.m, B: plan.n}),
+            "k alone": self._group(plan.k, heavier, heavier, {}),
         }
         self._boxes: dict[tuple[str, int], list[Box]] = {}
         self._loaders: dict[tuple[int, Box, int, Box, int, Box | None], CpAsync | RegisterStaged] = {}
@@ -143,7 +144,7 @@ class MultistageSearch(Search[Schedule]):
         box_l = self._group_boxes("l", tile.batches)[0] if tile.batches > 1 else None
         tilings = (
             Tiling(tile.shape, box_m, box_n, box_k, box_l)
-            for box_k in self._group_boxes("k", k)[:2]
+            for box_k in self._k_boxes(k)
             for box_m in self._group_boxes("m", m)[:2]
             for box_n in self._group_boxes("n", n)[:2]
         )
@@ -185,11 +186,15 @@ class MultistageSearch(Search[Schedule]):
             self._loaders[key] = operand_loader(self.plan, tensor, t, self.tensor_cores)
         return self._loaders[key]
 
+    def _k_boxes(self, block: int) -> Iterable[Box]:
+        """Boxes of K: the best two for runs that begin in M or N, and the best for those that begin in K."""
+        return dict.fromkeys((*self._group_boxes("k", block)[:2], *self._group_boxes("k alone", block)[:1]))
+
     def _group_boxes(self, group: str, block: int) -> list[Box]:
         """Boxes of one group at one block size, the best first."""
         if (group, block) not in self._boxes:
             extents, weights, first = self._groups[group]
-            made = cut_group(self.memory, extents, block, weights, first, self.compute, group == "k")
+            made = cut_group(self.memory, extents, block, weights, first, self.compute, group in ("k", "k alone"))
             self._boxes[group, block] = made
         return self._boxes[group, block]
 
