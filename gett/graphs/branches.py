@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
-from itertools import groupby
+from itertools import accumulate, groupby
 
 import numpy as np
 
@@ -32,14 +32,12 @@ class Order:
     """How the turns of a plan become launches of a graph.
 
     Attributes:
-        turns: Their numbers in the order in which they begin.
-        launches: Of that order, the places of each launch's turns.
-        places: Where intermediates and workspaces lie, with the turns in that order.
+        launches: The numbers of the turns of each, in the order in which they begin.
+        places: Where intermediates and workspaces lie.
         after: For each launch the ones that it waits for; None where each waits for the one before it.
     """
 
-    turns: tuple[int, ...]
-    launches: tuple[range, ...]
+    launches: tuple[tuple[int, ...], ...]
     places: Places
     after: tuple[tuple[int, ...], ...] | None = None
 
@@ -51,7 +49,7 @@ def one_by_one(turns: Sequence[Turn], workspaces: Sequence[int]) -> Order:
         turns: Of a plan, in order.
         workspaces: Bytes that each takes while it runs.
     """
-    return Order(tuple(range(len(turns))), tuple(_launches(turns)), places_of(turns, workspaces))
+    return Order(_launches(turns), places_of(turns, workspaces))
 
 
 def side_by_side(turns: Sequence[Turn], workspaces: Sequence[int], us: Sequence[float]) -> Order:
@@ -70,33 +68,33 @@ def side_by_side(turns: Sequence[Turn], workspaces: Sequence[int], us: Sequence[
     if max(ends) > GAIN * sum(times):
         return alone
     order = sorted(range(len(times)), key=begins.__getitem__)
-    ordered = tuple(n for k in order for n in alone.launches[k])
-    moved = [turns[n] for n in ordered]
-    launches = tuple(_launches(moved))
-    # The last turn that begins before a launch ends.
-    in_order, until = [begins[k] for k in order], list[int]()
+    launches = tuple(alone.launches[k] for k in order)
+    # The last turn that begins before a launch ends, by its place in that order.
+    in_order, last = [begins[k] for k in order], [n - 1 for n in accumulate(map(len, launches))]
+    until: list[int] = []
     for launch, k in zip(launches, order, strict=True):
-        until += [launches[bisect_left(in_order, ends[k]) - 1][-1]] * len(launch)
-    own = [workspaces[n] for n in ordered]
-    places = places_of(moved, own, until)
-    if places.nbytes > max(alone.places.nbytes, min(alone.places.nbytes + ROOM, WORKSPACE_LIMIT)):
+        until += [last[bisect_left(in_order, ends[k]) - 1]] * len(launch)
+    ordered = [n for launch in launches for n in launch]
+    placed = places_of([turns[n] for n in ordered], [workspaces[n] for n in ordered], until)
+    if placed.nbytes > max(alone.places.nbytes, min(alone.places.nbytes + ROOM, WORKSPACE_LIMIT)):
         return alone
-    return Order(ordered, launches, places, tuple(_edges(moved, own, launches, places)))
+    found = dict(zip(ordered, placed.workspaces, strict=True))
+    places = replace(placed, workspaces=tuple(found[n] for n in range(len(turns))))
+    place = {k: n for n, k in enumerate(order)}
+    moved = [{place[x] for x in needs[k]} for k in order]
+    return Order(launches, places, tuple(_edges(turns, workspaces, launches, places, moved)))
 
 
-def _launches(turns: Sequence[Turn]) -> Iterator[range]:
-    for _, numbers in groupby(range(len(turns)), key=lambda n: turns[n].launch):
-        found = [*numbers]
-        yield range(found[0], found[-1] + 1)
+def _launches(turns: Sequence[Turn]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(numbers) for _, numbers in groupby(range(len(turns)), key=lambda n: turns[n].launch))
 
 
-def _needs(turns: Sequence[Turn], launches: Sequence[range]) -> list[set[int]]:
+def _needs(turns: Sequence[Turn], launches: Sequence[Sequence[int]]) -> list[set[int]]:
     """For each launch those that write what it reads; the result is written behind all others."""
     writers: dict[int, set[int]] = {}
     needs: list[set[int]] = []
     for k, launch in enumerate(launches):
-        read = {i for n in launch for i in (turns[n].first, turns[n].second) if i is not None}
-        found = {w for i in read for w in writers.get(i, ())}
+        found = {w for n in launch for i in turns[n].inputs for w in writers.get(i, ())}
         if any(turns[n].is_last for n in launch):
             found |= set(range(k))
         needs.append(found)
@@ -134,19 +132,23 @@ def _begins(needs: Sequence[set[int]], times: Sequence[float]) -> list[float]:
 
 
 def _edges(
-    turns: Sequence[Turn], workspaces: Sequence[int], launches: Sequence[range], places: Places
+    turns: Sequence[Turn],
+    workspaces: Sequence[int],
+    launches: Sequence[Sequence[int]],
+    places: Places,
+    needs: Sequence[set[int]],
 ) -> Iterator[tuple[int, ...]]:
-    """For each launch the ones that it waits for, without those that these wait for."""
-    needs = _needs(turns, launches)
+    """For each launch the ones that it waits for, without those that these wait for; `needs` are those it reads of."""
     sizes = {t.output: t.nbytes for t in turns}
     most = 3 * len(turns) + sum(map(bool, workspaces))
     users, count = np.zeros((3, most), np.int64), 0  # of the memory: first byte, end, launch
     earlier: list[int] = []  # of each launch all that come before it, as bits
     for k, launch in enumerate(launches):
-        read, written = [], []
+        read: list[tuple[int, int]] = []  # first byte and length
+        written: list[tuple[int, int]] = []
         for n in launch:
             turn = turns[n]
-            read += [i for i in (turn.first, turn.second) if i in places.tensors]
+            read += [(places.tensors[i], sizes[i]) for i in turn.inputs if i in places.tensors]
             if not turn.is_last:
                 written.append((places.tensors[turn.output], sizes[turn.output]))
             if workspaces[n]:
@@ -155,7 +157,7 @@ def _edges(
         first, end, user = users[:, :count]
         for start, nbytes in written:
             found.update(user[(first < start + nbytes) & (end > start)].tolist())
-        for start, nbytes in (*written, *((places.tensors[i], sizes[i]) for i in read if i is not None)):
+        for start, nbytes in (*written, *read):
             users[:, count] = start, start + nbytes, k
             count += 1
         direct, reached = [], 0

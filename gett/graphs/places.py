@@ -51,7 +51,7 @@ def places_of(turns: Sequence[Turn], workspaces: Sequence[int], until: Sequence[
             made.setdefault(turn.output, (n, _aligned(turn.nbytes)))
         if workspace:
             parts.append((_aligned(workspace), n, until[n], -1))
-        for i in (turn.first, turn.second):
+        for i in turn.inputs:
             if i in made:
                 read[i] = max(read.get(i, n), until[n])
     parts += [(nbytes, first, read.get(i, len(turns) - 1), i) for i, (first, nbytes) in made.items()]

@@ -102,7 +102,7 @@ class Replay:
             by_hand: Whether a caller plays it, who orders streams and wants the memory whatever it is.
         """
         self._kind, self._device, self._turns, self._count, self._by_hand = kind, device, turns, operands, by_hand
-        self._executables, self._planned = executables, (turns, executables)
+        self._executables, self._workspaces = executables, [x.workspace_bytes for x in executables]
         self._lock = threading.Lock()
         self._graph: Any = None
         self._arena: Any = None
@@ -225,21 +225,7 @@ class Replay:
     @cached_property
     def _order(self) -> Order:
         """Launches side by side, as long as the driver records them so."""
-        turns, executables = self._planned
-        return self._ordered(side_by_side(turns, [x.workspace_bytes for x in executables], [*map(_us, executables)]))
-
-    def _ordered(self, order: Order) -> Order:
-        """Take an order of launches, with the turns in it."""
-        turns, executables = self._planned
-        self._turns, self._executables = ([x[n] for n in order.turns] for x in (turns, executables))
-        self._readers, self._writers = [[] for _ in range(self._count)], []
-        for k, launch in enumerate(order.launches):
-            found = [self._turns[n] for n in launch]
-            for i in {i for turn in found for i in (turn.first, turn.second) if i is not None and i < self._count}:
-                self._readers[i].append(k)
-            if any(turn.is_last for turn in found):
-                self._writers.append(k)
-        return order
+        return side_by_side(self._turns, self._workspaces, [*map(_us, self._executables)])
 
     def _record(self, stream: int, operands: Sequence[Any], ending: Ending, arena: Arena | None) -> bool:
         """Record the steps with the arguments of this call, and play them; never again where that fails."""
@@ -268,8 +254,7 @@ class Replay:
             except GettError:
                 if self._order.after is None:
                     raise
-                turns, executables = self._planned
-                self._order = self._ordered(one_by_one(turns, [x.workspace_bytes for x in executables]))
+                self._order = one_by_one(self._turns, self._workspaces)
                 graph = self._recorded(Recorder(driver), given)
         except GettError:
             return False
@@ -285,9 +270,14 @@ class Replay:
         """
         addresses, after = (*given[0], *given[1]), self._order.after
         ends: list[int] = []  # of each launch the number of its last node
-        self._numbers = []
+        self._numbers, self._readers, self._writers = [], [[] for _ in range(self._count)], []
         try:
-            for k in range(len(self._order.launches)):
+            for k, launch in enumerate(self._order.launches):
+                turns = [self._turns[n] for n in launch]
+                for i in {i for turn in turns for i in turn.inputs if i < self._count}:
+                    self._readers[i].append(k)
+                if any(turn.is_last for turn in turns):
+                    self._writers.append(k)
                 if after is not None:
                     recorder.after(ends[n] for n in after[k])
                 start = ends[-1] + 1 if ends else 0

@@ -49,6 +49,11 @@ class Turn:
     together: bool = False
 
     @property
+    def inputs(self) -> tuple[int, ...]:
+        """Numbers of the one or two tensors that it takes."""
+        return (self.first,) if self.second is None else (self.first, self.second)
+
+    @property
     def nbytes(self) -> int:
         """Of what it writes."""
         return math.prod(self.shape) * self.dtype.itemsize
