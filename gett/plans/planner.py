@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from gett.console.formatting import count, format_seconds
-from gett.errors import DTypeError, EpilogueError
+from gett.errors import EpilogueError
 from gett.hw.archs import ArchFacts
-from gett.hw.device import nearest
-from gett.hw.dtypes import data_type, is_complex, products_of
+from gett.hw.dtypes import data_type, is_complex
 from gett.ir.build import address, address_c, address_extra, choose_order, make_contraction, resolve_extents
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
@@ -105,7 +104,7 @@ def make_plan(request: PlanRequest, replan: Callable[..., ContractionPlan]) -> C
             terms = [o.modes for o in varying]
             sums = _when_to_sum(short is not None or wide != dtype, request.arch)
             optimize = in_elements(request.optimize, dtype.itemsize)
-            rates = None if facts is None else _rates(facts, dtype, precision)
+            rates = _rates(facts, dtype, precision) if facts is not None and len(varying) > 2 else None
             path, found = find_steps(terms, subscripts.output, extents, memory, optimize, sums, rates=rates)
         build = partial(make_contraction, subscripts.names, extents, precision=precision)
         build_last = partial(build, d=d_operand, c=c_operand, epilogue=request.epilogue, extras=extras)
@@ -274,14 +273,11 @@ def _when_to_sum(short: bool, arch: str) -> SumFirst:
 
 def _rates(facts: ArchFacts, dtype: np.dtype[Any], precision: str) -> Rates:
     """How long a network's steps take on a GPU, whose arithmetic is that of tensor cores where they multiply."""
-    try:
-        tensor, products = products_of(dtype.name, precision)
-        tflops = facts.tensor_tflops[tensor.name] / products
-    except DTypeError:
-        tflops = facts.fma_tflops[dtype.name]
-    launch_us = nearest(facts).launches.launch_us
-    products_per_us = tflops * 1e6 / (2 * data_type(dtype.name).real_products)
-    return Rates(facts.dram_tbps * 1e6, products_per_us, launch_us, dtype.itemsize)
+    from gett.explain.roofline import peak_tflops  # late, as the models of devices: plans of NumPy need neither
+    from gett.hw.device import nearest
+
+    products_per_us = peak_tflops(facts, dtype.name, precision) * 1e6 / (2 * data_type(dtype.name).real_products)
+    return Rates(facts.dram_tbps * 1e6, products_per_us, nearest(facts).launches.launch_us, dtype.itemsize)
 
 
 def _contractions(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +38,12 @@ def gates(rng: random.Random, qubits: int, count: int) -> tuple[list[tuple[int, 
         terms.append((*fresh, now[i], now[j]))
         now[i], now[j] = fresh
     return terms, extents, tuple(now)
+
+
+def spelled(terms: list[tuple[int, ...]], extents: list[int], output: tuple[int, ...]) -> tuple[str, list[Any]]:
+    """Subscripts and descriptions of the operands, as `gett.plan` takes them."""
+    words = ["".join(chr(0x100 + m) for m in t) for t in (*terms, output)]
+    return f"{','.join(words[:-1])}->{words[-1]}", [(tuple(extents[m] for m in t), "complex64") for t in terms]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -107,10 +114,7 @@ def test_arithmetic_is_weighed() -> None:
 
 
 def test_plans_of_a_gpu_have_pairs_and_name_their_path() -> None:
-    terms, extents, output = gates(random.Random(3), 22, 4)
-    letters = [chr(0x100 + i) for i in range(len(extents))]
-    spec = ",".join("".join(letters[m] for m in t) for t in terms) + "->" + "".join(letters[m] for m in output)
-    shapes = [(tuple(extents[m] for m in t), "complex64") for t in terms]
+    spec, shapes = spelled(*gates(random.Random(3), 22, 4))
     chain = [(0, 1), (0, 3), (0, 2), (0, 1)]
     plan = gett.plan(spec, *shapes, optimize=chain, arch="sm_90a")
     assert [*plan.path] == chain
@@ -124,9 +128,6 @@ def test_plans_of_a_gpu_have_pairs_and_name_their_path() -> None:
 @pytest.mark.parametrize("mib", [25, 32, 64])
 def test_limits_of_memory_are_kept(mib: int) -> None:
     """The large tensor of a pair lives as long as the pair."""
-    terms, extents, output = gates(random.Random(5), 20, 6)
-    letters = [chr(0x100 + i) for i in range(len(extents))]
-    spec = ",".join("".join(letters[m] for m in t) for t in terms) + "->" + "".join(letters[m] for m in output)
-    shapes = [(tuple(extents[m] for m in t), "complex64") for t in terms]
+    spec, shapes = spelled(*gates(random.Random(5), 20, 6))
     plan = gett.plan(spec, *shapes, memory_limit=f"{mib} MiB", arch="sm_90a")
     assert plan.peak_bytes <= mib << 20
