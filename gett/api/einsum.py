@@ -139,7 +139,7 @@ def einsum(
         conj: One bool for each operand: whether it is replaced by its complex conjugate, which is not written anywhere.
             Of a real operand that is the operand itself. PyTorch's `x.conj()` does the same.
         workspace_limit: Most device memory that a call may take for partial sums or packed copies of tensors, in bytes
-            or as `"1GiB"`; 256 MiB by default, 0 forbids both. `print(plan)` shows what it takes. The CPU takes none.
+            or as `"256MiB"`; 1 GiB by default, 0 forbids both. `print(plan)` shows what it takes. The CPU takes none.
         memory_limit: Most memory that a call may take for intermediates, workspace and a new result: `"8GiB"`, or a
             share such as 0.5 of what is free on the device. Where no path keeps it, slices of the contraction run one
             after the other. An integer is a number of elements of the largest intermediate, as opt_einsum has it, and

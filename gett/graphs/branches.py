@@ -14,8 +14,7 @@ from itertools import accumulate, groupby
 
 import numpy as np
 
-from gett.graphs.places import Places, places_of
-from gett.hw.archs import WORKSPACE_LIMIT
+from gett.graphs.places import ARENA_LIMIT, Places, places_of
 from gett.network.running import Turn
 
 BRANCHES = 3
@@ -76,7 +75,7 @@ def side_by_side(turns: Sequence[Turn], workspaces: Sequence[int], us: Sequence[
         until += [last[bisect_left(in_order, ends[k]) - 1]] * len(launch)
     ordered = [n for launch in launches for n in launch]
     placed = places_of([turns[n] for n in ordered], [workspaces[n] for n in ordered], until)
-    if placed.nbytes > max(alone.places.nbytes, min(alone.places.nbytes + ROOM, WORKSPACE_LIMIT)):
+    if placed.nbytes > max(alone.places.nbytes, min(alone.places.nbytes + ROOM, ARENA_LIMIT)):
         return alone
     found = dict(zip(ordered, placed.workspaces, strict=True))
     places = replace(placed, workspaces=tuple(found[n] for n in range(len(turns))))

@@ -11,6 +11,7 @@ import numpy as np
 from gett.network.running import Turn
 
 ALIGNMENT = 512  # bytes, as CuPy's pool has it
+ARENA_LIMIT = 256 << 20  # most bytes that a plan keeps by itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ import numpy as np
 from gett.arrays.kinds import ArrayKind
 from gett.errors import GettError
 from gett.graphs.branches import Order, one_by_one, side_by_side
+from gett.graphs.places import ARENA_LIMIT
 from gett.graphs.seen import LEAST, Seen
-from gett.hw.archs import WORKSPACE_LIMIT
 from gett.network.running import Ending, Turn
 
 LEAST_STEPS = 3
@@ -237,7 +237,7 @@ class Replay:
             return False
         nbytes = self._order.places.nbytes
         self._failed = True  # until it is done
-        if nbytes > WORKSPACE_LIMIT and not self._by_hand:
+        if nbytes > ARENA_LIMIT and not self._by_hand:
             return False
         try:
             if arena is not None:

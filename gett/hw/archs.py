@@ -21,7 +21,7 @@ from gett.errors import ScheduleError
 
 KIB = 1024
 MIB = 1 << 20
-WORKSPACE_LIMIT = 256 * MIB
+WORKSPACE_LIMIT = 1024 * MIB
 """Most bytes of workspace that a call asks for where its user says nothing."""
 
 

@@ -34,6 +34,8 @@ class PackingRates:
         short_us: See there.
         moved_clearly: Factor on that where copies are not needed: tensor maps move all operands, or D is copied that
             threads can store.
+        large_bytes: Workspace beyond which memory is worth more than the last few percent.
+        large_clearly: How many times faster than packed schedules below that others must be expected to be.
         cut_rows: Factor on copies of rows that pieces cut below `cut_bytes`: memory opens a page for a part of it.
         cut_bytes: See there.
         read_ps: Picoseconds of the whole GPU for each access of a copy that reads through shared memory.
@@ -46,6 +48,8 @@ class PackingRates:
     short_clearly: float
     short_us: float
     moved_clearly: float
+    large_bytes: int
+    large_clearly: float
     cut_rows: float
     cut_bytes: int
     read_ps: float

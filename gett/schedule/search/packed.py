@@ -71,23 +71,31 @@ def packed_schedules(
     def least_with(copied_bytes: int) -> float:
         return bound_us + 2 * copied_bytes / device.memory.copy_tbps * 1e-6 + device.launches.launch_us
 
+    def of(names: tuple[str, ...], cuts: Cuts, limit: int, within_us: float) -> list[Schedule]:
+        made = packed_plans(c, cuts, names)
+        copies = {tensor.name: copy_of(tensor.plan) for tensor in made.tensors}
+        taken_us, pieces = copies_us(c, cuts, copies, facts), count_pieces(c, cuts)
+        if taken_us + bound_us > within_us:
+            return []
+        a, b, d = (CopyPass(x.tiling.m, x.loop(StreamMap), x.smem) if (x := copies.get(n)) else None for n in "abd")
+        packing = Packing(cuts, a, b, d, made.workspace_bytes)
+        left = replace(facts, workspace_limit=limit - made.workspace_bytes)
+        best = products(made.product, left, (within_us - taken_us) / pieces if first else None)
+        joined = [_joined(s, packing, taken_us, pieces) for s in best[:KEPT]]
+        return [s for s in joined if s.forecast.us <= within_us]
+
     if least_with(0) > most_us:  # most small products end here, and those that tensor cores limit
         return found
-    for copied_bytes, names, needed in packed_names(plan):
-        within_us = most_us / (1.0 if needed else rates.moved_clearly)
-        for cuts in choose_cuts(c, names, facts.workspace_limit) if least_with(copied_bytes) <= within_us else ():
-            made = packed_plans(c, cuts, names)
-            copies = {tensor.name: copy_of(tensor.plan) for tensor in made.tensors}
-            taken_us, pieces = copies_us(c, cuts, copies, facts), count_pieces(c, cuts)
-            if taken_us + bound_us > within_us:
-                continue
-            a, b, d = (CopyPass(x.tiling.m, x.loop(StreamMap), x.smem) if (x := copies.get(n)) else None for n in "abd")
-            packing = Packing(cuts, a, b, d, made.workspace_bytes)
-            left = replace(facts, workspace_limit=facts.workspace_limit - made.workspace_bytes)
-            best = products(made.product, left, (within_us - taken_us) / pieces if first else None)
-            joined = [_joined(s, packing, taken_us, pieces) for s in best[:KEPT]]
-            found += [s for s in joined if s.forecast.us <= within_us]
-            most_us = min([most_us, *(s.forecast.us for s in found)]) if first else most_us
+    sets, tried = packed_names(plan), set[tuple[tuple[str, ...], Cuts]]()
+    for limit in sorted({min(facts.workspace_limit, rates.large_bytes), facts.workspace_limit}):
+        most_us = min([most_us, *(s.forecast.us / rates.large_clearly for s in found)])
+        for copied_bytes, names, needed in sets:
+            within_us = most_us / (1.0 if needed else rates.moved_clearly)
+            for cuts in choose_cuts(c, names, limit) if least_with(copied_bytes) <= within_us else ():
+                if (names, cuts) not in tried:
+                    tried.add((names, cuts))
+                    found += of(names, cuts, limit, within_us)
+                    most_us = min([most_us, *(s.forecast.us for s in found)]) if first else most_us
     return sorted(found, key=lambda s: s.forecast.us)
 
 

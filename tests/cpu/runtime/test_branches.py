@@ -102,7 +102,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     given = next(x for x in map(planned, range(25)) if side_by_side(*x).after is not None)
     alone, beside = one_by_one(*given[:2]), side_by_side(*given)
     assert beside.places.nbytes <= alone.places.nbytes + branches.ROOM
-    monkeypatch.setattr(branches, "WORKSPACE_LIMIT", alone.places.nbytes)
+    monkeypatch.setattr(branches, "ARENA_LIMIT", alone.places.nbytes)
     assert side_by_side(*given) == alone
     monkeypatch.undo()
     monkeypatch.setattr(branches, "ROOM", beside.places.nbytes - alone.places.nbytes - 1)

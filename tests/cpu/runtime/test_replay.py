@@ -166,7 +166,7 @@ def test_intermediates_are_read_where_they_were_written(gpu: Any) -> None:
 
 def test_a_graph_that_is_played_by_hand_follows_its_caller(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """On other streams, and with more memory than plans keep by themselves."""
-    monkeypatch.setattr(module, "WORKSPACE_LIMIT", 100)
+    monkeypatch.setattr(module, "ARENA_LIMIT", 100)
     own, replay = (Replay(Kind(), 0, chain(3), [Executable(n) for n in range(3)], 4, by_hand=x) for x in (False, True))
     assert not call(own, [1, 2, 3, 4])
     assert call(replay, [1, 2, 3, 4])
