@@ -84,6 +84,7 @@ concept MultistageLoader =
     requires { LoaderTraits::kVec; } &&              // elements of a vector
     requires { LoaderTraits::kRowVectors; } &&       // whether a vector through registers stays one in a row
     requires { LoaderTraits::kZeroFill; } &&         // whether k of padding are zeroed at first
+    requires { LoaderTraits::kCached; } &&           // whether cp.async of 16 bytes goes through the first cache
     requires { LoaderTraits::kTileElements; };       // elements of the box, without padding
 
 // K cut into boxes, or flattened: then offsets of each k stand in the k table.

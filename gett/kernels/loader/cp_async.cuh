@@ -15,7 +15,7 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   static constexpr int kBlockK = Traits::kBlockK;
   typedef typename LoaderTraitsOf<Traits, kIsA>::type LoaderTraits;
   typedef typename LoaderTraits::Element Element;
-  static constexpr int kVec = LoaderTraits::kVec;
+  static constexpr int kVec = LoaderTraits::kVec, kCopy = kVec * int(sizeof(Element));
   static constexpr int kAlong = (LoaderTraits::kVecK ? kBlockK : kBlockMN) / kVec;
   static constexpr int kAcross = LoaderTraits::kVecK ? kBlockMN : kBlockK;
   static constexpr int kTotal = kAlong * kAcross;
@@ -81,7 +81,7 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
       const uint32 to = stage + smem_at(mn_of(v), k_of(v));
       const char* from = reinterpret_cast<const char*>(base) + offset_[i];
       if constexpr (kFixed) {
-        if (ok) cp_async<kVec * int(sizeof(Element))>(to, from);
+        if (ok) cp_async<kCopy, LoaderTraits::kCached>(to, from);
       } else {
         const int k = k_of(v);
         if constexpr (Traits::kKTable) {
@@ -91,7 +91,7 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
         } else {
           ok = ok && Index::k_coord(p, k) < where.rem;
         }
-        cp_async<kVec * int(sizeof(Element))>(to, ok ? from : reinterpret_cast<const char*>(base_), ok);
+        cp_async<kCopy, LoaderTraits::kCached>(to, ok ? from : reinterpret_cast<const char*>(base_), ok);
       }
     }
   }

@@ -4,18 +4,19 @@
 
 namespace gett {
 
-// Copies Bytes from global to shared memory; where `ok` is false it writes zeros and reads nothing.
-template <int Bytes> GETT_DEVICE void cp_async(uint32 to, const void* from, bool ok) {
+// Copies Bytes from global to shared memory; where `ok` is false it writes zeros and reads nothing. Copies of 16 bytes
+// pass the first cache by, unless kCached; others cannot.
+template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async(uint32 to, const void* from, bool ok) {
   const int n = ok ? Bytes : 0;
-  if constexpr (Bytes == 16) {
+  if constexpr (Bytes == 16 && !kCached) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(n) : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Bytes), "r"(n) : "memory");
   }
 }
 // Copies Bytes without a condition.
-template <int Bytes> GETT_DEVICE void cp_async(uint32 to, const void* from) {
-  if constexpr (Bytes == 16) {
+template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async(uint32 to, const void* from) {
+  if constexpr (Bytes == 16 && !kCached) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(Bytes) : "memory");

@@ -218,6 +218,20 @@ def test_the_same_text_serves_other_extents() -> None:
     assert len(params) == 2
 
 
+@pytest.mark.parametrize(
+    ("j", "k", "cached"),
+    [(33280, 32, True), (480, 32, False), (33280, 4096, False)],
+    ids=["small and read often", "read by few tiles", "too large"],
+)
+def test_what_goes_through_the_first_cache(j: int, k: int, cached: bool) -> None:
+    """A small operand that many tiles read; never the one that is streamed."""
+    plan = make_gemm_plan(Case("", "ik,kj->ij", {"i": 32, "j": j, "k": k}).contraction("float64"))
+    schedule = next(s for s in multistage_candidates(plan, "sm_90a") if not s.tiling.swap_ab and s.split_k == 1)
+    text = render_kernel(plan, schedule).source.text
+    found = dict(re.findall(r"struct LoaderTraits([AB])\b.*?kCached = (\w+);", text, re.S))
+    assert found == {"A": str(cached).lower(), "B": "false"}
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_rendering_is_repeatable(arch: str) -> None:
     for case in TILED[::5]:

@@ -4,7 +4,7 @@
 
 namespace gett {
 
-template <int Bytes> void cp_async(uint32 to, const void* from, bool ok = true) {
+template <int Bytes, bool kCached = false> void cp_async(uint32 to, const void* from, bool ok = true) {
   if ((to | uint64(ok ? from : nullptr)) % Bytes) { printf("a copy of %d bytes from %p to %u\n", Bytes, from, to); exit(1); }
   if (ok) memcpy(smem + to, from, Bytes); else memset(smem + to, 0, Bytes);
 }
