@@ -178,40 +178,52 @@ struct WgmmaSplit {
     Store epilogue(base + Smem::kStaging, smem.free(0), thread, group);
     const Guard guard(p, smem.guard());
     if constexpr (Store::kStoreWarp) epilogue.skip_at_ = guard.skip_at();
+    int count = 0;
     const Scheduler scheduler;
     const FragmentA fragment(group, lane);
     StageState stage(0);
     PlaneState made(0);
     const int end = Scheduler::end(p);
-    // All tiles, then those that are made again. One loop: ptxas would take as long again for a second epilogue.
-#pragma unroll 1
-    for (bool again = false;; again = true) {
-      int count = 0;
-#pragma unroll 1
+    for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
+      typename Sums::Accumulators acc;
+      const Tile tile = start(p, scheduler, epilogue, t, acc);
+      Small small;
+      multiply(p, smem, tile.k_tiles, stage, made, fragment, lane, acc[0], small);
+      const bool lost = small.is_lost() || guard.is_found_in_b(t) || !are_finite(acc[0], group, lane);
+      if (Scheduler::kSplit || Scheduler::is_part(p, t)) {
+        if (lost) guard.mark(count);  // the sums of a tile's parts are not added yet
+      } else if constexpr (Store::kStoreWarp) {
+        epilogue.skip_ = lost;  // the store warp marks the tile
+      } else if (named_barrier_or(NamedBarrier::kVote, 128 * kConsumerWarpgroups, lost)) {
+        if (thread == 0) guard.mark(count);
+        continue;
+      }
+      leave(p, scheduler, epilogue, tile.id, t, acc, group, lane);
+    }
+    if constexpr (Store::kStoreWarp) {
+      mbarrier_wait(smem.judged(), 0);
+      epilogue.skip_ = false;
+    } else {
+      named_barrier_sync(NamedBarrier::kVote, 128 * kConsumerWarpgroups);
+      if (thread == 0) mbarrier_arrive(smem.judged());
+    }
+    if (guard.any()) {
+      count = 0;
       for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
-        if (again && !guard.is_marked(count)) continue;
+        if (!guard.is_marked(count)) continue;
         typename Sums::Accumulators acc;
         const Tile tile = start(p, scheduler, epilogue, t, acc);
-        if (again) {
-          repair(p, smem, tile.k_tiles, stage, group, lane, acc[0]);
-        } else {
-          Small small;
-          multiply(p, smem, tile.k_tiles, stage, made, fragment, lane, acc[0], small);
-          const bool lost = small.is_lost() || guard.is_found_in_b(t) || !are_finite(acc[0], group, lane);
-          if (Scheduler::kSplit || Scheduler::is_part(p, t)) {
-            if (lost) guard.mark(count);  // the sums of a tile's parts are not added yet
-          } else if constexpr (Store::kStoreWarp) {
-            epilogue.skip_ = lost;  // the store warp marks the tile
-          } else if (named_barrier_or(NamedBarrier::kVote, 128 * kConsumerWarpgroups, lost)) {
-            if (thread == 0) guard.mark(count);
-            continue;
-          }
+#pragma unroll 1
+        for (int kt = tile.k_tiles.first; kt < tile.k_tiles.last; ++kt) {
+          mbarrier_wait(stage.bar(smem.full()), stage.phase);
+          const uint32 at = smem.stage(stage.stage);
+          const uint32 word =
+              fma_k_tile<Traits, typename Storage::TileA, typename Storage::TileB>(
+                  at, at + Storage::kStageA, group, lane, acc[0]);
+          give_back(p, smem, stage, word, lane);
         }
         leave(p, scheduler, epilogue, tile.id, t, acc, group, lane);
       }
-      if (again) break;
-      judge(smem, epilogue, thread);
-      if (!guard.any()) break;
     }
     if constexpr (!Scheduler::kSplit) epilogue.finish();
   }
@@ -229,28 +241,6 @@ struct WgmmaSplit {
     Sums::zero(acc);
     epilogue.prepare(p, id);
     return {id, k_tiles};
-  }
-  // All tiles have been made once. Waits until it is known which are to be made again.
-  static GETT_DEVICE void judge(const Storage& smem, Store& epilogue, int thread) {
-    if constexpr (Store::kStoreWarp) {
-      mbarrier_wait(smem.judged(), 0);
-      epilogue.skip_ = false;
-    } else {
-      named_barrier_sync(NamedBarrier::kVote, 128 * kConsumerWarpgroups);
-      if (thread == 0) mbarrier_arrive(smem.judged());
-    }
-  }
-  // The products of a tile by fused multiply-adds.
-  static GETT_DEVICE void repair(const Params& p, const Storage& smem, const KTileRange& k_tiles, StageState& stage,
-                                 int group, int lane, Acc (&acc)[kN / 2]) {
-#pragma unroll 1
-    for (int kt = k_tiles.first; kt < k_tiles.last; ++kt) {
-      mbarrier_wait(stage.bar(smem.full()), stage.phase);
-      const uint32 at = smem.stage(stage.stage);
-      const uint32 word = fma_k_tile<Traits, typename Storage::TileA, typename Storage::TileB>(
-          at, at + Storage::kStageA, group, lane, acc);
-      give_back(p, smem, stage, word, lane);
-    }
   }
   // A tile's sums leave: to D, or to the workspace.
   static GETT_DEVICE void leave(const Params& p, const Scheduler& scheduler, Store& epilogue, const TileId& id, int t,

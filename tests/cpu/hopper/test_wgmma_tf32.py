@@ -195,8 +195,9 @@ def test_short_sums_are_staged_with_few_conflicts() -> None:
 @pytest.mark.slow
 def test_large_products_of_tccg_are_chosen() -> None:
     kinds = {case.name: chosen(case).kind for case in tccg()}
-    large = [c.name for c in tccg() if plan_of(c).flops > 3e10 and c.name not in ("ij-kil-lkj", "ijkl-minl-njmk")]
-    assert len(large) >= 5
+    packed = "ij-kil-lkj", "ijkl-minl-njmk", "ijkl-imjn-lnkm"
+    large = [c.name for c in tccg() if plan_of(c).flops > 3e10 and c.name not in packed]
+    assert len(large) >= 4
     assert {kinds[name] for name in large} == {"wgmma tf32"}
 
 
