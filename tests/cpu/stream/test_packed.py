@@ -75,6 +75,22 @@ def test_the_triangle_update_is_packed(dtype, subscripts):
     assert can_implement(first, plan, FACTS) is None
 
 
+def test_much_workspace_is_taken_where_it_is_clearly_faster():
+    """Beyond `large_bytes`; what is within is taken as if there were no more."""
+    rates, shapes = nearest(FACTS).packing, ((2, 5, 31, 1000, 130), (1000, 31, 256, 5))
+    operands = [(shape, "complex128") for shape in shapes]
+    plan = gett.plan("abcde,dcfb->afe", *operands, arch="sm_90a").steps[0].gemm
+    within, beyond = (candidates(plan, "sm_90a", limited(limit))[0] for limit in (rates.large_bytes, WORKSPACE_LIMIT))
+    assert within.workspace_bytes <= rates.large_bytes < beyond.workspace_bytes
+    assert beyond.forecast.us * rates.large_clearly <= within.forecast.us
+    within, same = (
+        candidates(triangle("float32"), "sm_90a", limited(limit))[0] for limit in (rates.large_bytes, WORKSPACE_LIMIT)
+    )
+    assert within.packing is not None
+    assert within.packing.cuts  # whole copies would take more
+    assert same == within
+
+
 @pytest.mark.slow
 def test_fewer_pieces_under_a_larger_limit():
     plan = triangle()
