@@ -5,7 +5,8 @@ Knows extents and strides only; the unit of the strides is the caller's (bytes i
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import math
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -22,6 +23,11 @@ class Strided:
     labels: tuple[Hashable, ...]
     extent: int
     strides: tuple[int, ...]
+
+
+def volume(modes: Iterable[Strided], tensor: int | None = None) -> int:
+    """Product of extents, of the modes along which `tensor` varies where one is given."""
+    return math.prod(s.extent for s in modes if tensor is None or s.strides[tensor])
 
 
 def unit_mode(modes: Sequence[Strided], tensor: int, itemsize: int) -> int | None:

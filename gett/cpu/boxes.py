@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from gett.cpu.arithmetic import EXACT_K, Arithmetic
 from gett.cpu.core import Core, Groups, product_time
 from gett.cpu.tiles import Tiles
-from gett.cpu.views import Modes, nearest_mode, volume
+from gett.cpu.views import Modes, nearest_mode
 from gett.ir.gemm import A, B, D
-from layouts.modes import Strided
+from layouts.modes import Strided, volume
 
 #: Bytes of scratch for all tiles that a call holds at once.
 SCRATCH_BYTES = 56 << 20

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from gett.cpu.arithmetic import Arithmetic
-from gett.cpu.views import Modes, chains, nearest_mode, span, volume
+from gett.cpu.views import Modes, chains, nearest_mode, span
 from gett.ir.gemm import A, B, D
-from layouts.modes import Strided
+from layouts.modes import Strided, volume
 
 # Nanoseconds on a current x86 core, fitted to 1,342 cores of 388 contractions (notes of 2026-11-23).
 #: One matrix product of a batch, a run that BLAS reads.

@@ -21,10 +21,10 @@ from gett.cpu.epilogue import EpilogueProgram
 from gett.cpu.moving import RUN, add_pieces, linear_like, move
 from gett.cpu.threads import parallel
 from gett.cpu.tiles import Part, Tiles, call_blocks
-from gett.cpu.views import Array, Modes, View, each, make_view, nearest_mode, volume
+from gett.cpu.views import Array, Modes, View, each, make_view, nearest_mode
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.ir.tensors import NUMPY_EINSUM
-from layouts.modes import Strided
+from layouts.modes import Strided, volume
 
 _ALL = slice(None)
 #: Modes that `numpy.einsum` can name.

@@ -18,12 +18,12 @@ from gett.cpu.elementwise import MAX_LABELS, ElementWiseProgram
 from gett.cpu.packed import PackedProgram
 from gett.cpu.pairs import as_pairs
 from gett.cpu.threads import available_threads
-from gett.cpu.views import Array, is_aligned, volume
+from gett.cpu.views import Array, is_aligned
 from gett.errors import DTypeError
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.ir.pairs import real_pairs
-from layouts.modes import Strided
+from layouts.modes import Strided, volume
 
 _Program = PackedProgram | ElementWiseProgram
 

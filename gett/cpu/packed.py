@@ -22,10 +22,10 @@ from gett.cpu.epilogue import EpilogueProgram
 from gett.cpu.moving import add_up, move
 from gett.cpu.threads import parallel, pieces
 from gett.cpu.tiles import Part
-from gett.cpu.views import Array, Modes, View, each, make_view, nearest_mode, volume
+from gett.cpu.views import Array, Modes, View, each, make_view, nearest_mode
 from gett.ir.contraction import Operand
 from gett.ir.gemm import A, B, C, D, GemmPlan
-from layouts.modes import Strided
+from layouts.modes import Strided, volume
 
 _ALL = slice(None)
 #: Elementary products up to which OpenBLAS keeps to one thread of itself; up to which many are better off so.

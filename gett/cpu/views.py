@@ -109,11 +109,6 @@ def nearest_mode(modes: Sequence[Strided], tensor: int) -> Strided | None:
     return min(varying, key=lambda s: abs(s.strides[tensor])) if varying else None
 
 
-def volume(modes: Sequence[Strided], tensor: int | None = None) -> int:
-    """Product of extents, of the modes along which `tensor` varies where one is given."""
-    return math.prod(s.extent for s in modes if tensor is None or s.strides[tensor])
-
-
 def is_aligned(operand: Operand, dtype: np.dtype[Any]) -> bool:
     """Whether the operand's strides keep to the dtype's alignment; its address is known at the call."""
     return all(s % dtype.alignment == 0 for s in operand.strides)

@@ -20,8 +20,8 @@ from gett.network.running import Turn
 BRANCHES = 3
 """Launches that are expected to run side by side at most."""
 ROOM = 64 << 20
-"""Bytes that intermediates may take beyond what they take one by one: those of several branches are alive. Beyond the
-usual limit of a workspace they take no more, since no graph does."""
+"""Bytes that intermediates may take beyond what they take one by one: those of several branches are alive. Beyond
+`ARENA_LIMIT` they take no more, since no plan keeps it."""
 GAIN = 0.97
 """Share of the time of all launches from which on they stay one behind the other."""
 

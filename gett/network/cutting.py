@@ -14,7 +14,7 @@ from gett.errors import ScheduleError
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize, make_gemm_plan
 from gett.ir.tensors import dense_strides
-from layouts.modes import Strided
+from layouts.modes import Strided, volume
 
 # Kernels add up to a box of 8192 to a place in a group, in 32 bits with a sign. Then they compare the sum with the end.
 GROUP_LIMIT = 1 << 30
@@ -63,7 +63,7 @@ def cut_sum(contraction: Contraction, limit: int = GROUP_LIMIT) -> list[Section]
         if excess is None:
             yield section
             return
-        larger = max((A, B), key=lambda t: _volume(s for s in plan.k if s.strides[t]))
+        larger = max((A, B), key=lambda t: volume(plan.k, t))
         for part in _cut(section, *excess, B - larger if plan.swapped else larger):
             yield from parts(part)
 
@@ -139,21 +139,17 @@ def _excess(plan: GemmPlan, limit: int, *, summed: bool) -> tuple[tuple[int, ...
         bounds = [(plan.l, limit), (plan.m, limit), (plan.n, limit), (free, RESULT_LIMIT)]
     else:
         bounds = [*(((s,), limit) for s in free), (free, RESULT_LIMIT)]
-    modes, bound = max(bounds, key=lambda x: _volume(x[0]) / x[1])
-    if _volume(modes) <= bound:
+    modes, bound = max(bounds, key=lambda x: volume(x[0]) / x[1])
+    if volume(modes) <= bound:
         return None
     labels = tuple(cast(int, m) for s in modes for m in s.labels)
-    if _volume(modes) > MOST_LAUNCHES * bound:
+    if volume(modes) > MOST_LAUNCHES * bound:
         names = "".join(plan.contraction.names[m] for m in labels)
         raise ScheduleError(
-            f"{plan.contraction} would take {_volume(modes) // bound} launches of at most {bound} elements along "
+            f"{plan.contraction} would take {volume(modes) // bound} launches of at most {bound} elements along "
             f"the modes {names!r}; the limit is {MOST_LAUNCHES}"
         )
     return labels, bound
-
-
-def _volume(modes: Iterable[Strided]) -> int:
-    return math.prod(s.extent for s in modes)
 
 
 def _cut(section: Section, modes: tuple[int, ...], limit: int, tensor: int) -> Iterator[Section]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from gett.hw.archs import ArchFacts
@@ -17,7 +18,7 @@ from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.access import Runs
 from layouts.box import Box
-from layouts.modes import Strided, unit_mode
+from layouts.modes import Strided, unit_mode, volume
 from layouts.rates import L2_LINE, SECTOR, run_cost
 from layouts.swizzle import CHUNK, swizzle_dividing
 
@@ -60,9 +61,7 @@ class CopyCost:
         groups = {A: (p.l, p.m, p.k), B: (p.l, p.n, p.k), D: (p.l, p.m, p.n)}
         if p.contraction.c is not None:
             groups[C] = groups[D]
-        return {
-            t: math.prod(s.extent for g in gs for s in g if s.strides[t]) * self.item(t) for t, gs in groups.items()
-        }
+        return {t: volume(chain(*gs), t) * self.item(t) for t, gs in groups.items()}
 
     @cached_property
     def share_of_d(self) -> float:

@@ -22,7 +22,7 @@ from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import PARTS, Schedule, Tiling
 from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
-from layouts.modes import Strided
+from layouts.modes import Strided, volume
 from layouts.rates import SECTOR, run_cost
 
 KTile = tuple[float, float, float, str]
@@ -39,17 +39,17 @@ class MultistageCost:
         c = plan.contraction
         self.type, self.tensor_cores = data_type(c.dtype), data_type(c.dtype).multiplied(c.precision) is not None
         self.size = itemsize(c.dtype)
-        self.read_a = _volume(plan.l + plan.m + plan.k, A) * plan.size(A)
-        self.read_b = _volume(plan.l + plan.n + plan.k, B) * plan.size(B)
+        self.read_a = volume(plan.l + plan.m + plan.k, A) * plan.size(A)
+        self.read_b = volume(plan.l + plan.n + plan.k, B) * plan.size(B)
         self.extents = plan.extent_m, plan.extent_n, plan.extent_k, plan.extent_l
         outputs = plan.l + plan.m + plan.n
-        self.stored_d = _volume(outputs, D) * plan.size(D)
-        self.read_c = _volume(outputs, C) * itemsize(c.c.dtype) if c.c is not None else 0
+        self.stored_d = volume(outputs, D) * plan.size(D)
+        self.read_c = volume(outputs, C) * itemsize(c.c.dtype) if c.c is not None else 0
         self.distinct = self.read_a + self.read_b + self.stored_d + self.read_c
         # Elements of a batch of the tensors in which batches lie nearer than those.
         groups = {A: plan.m + plan.k, B: plan.n + plan.k, D: plan.m + plan.n}
         nearer = {t: _nearest(plan.l, t, math.inf) < _nearest(modes, t, 0) for t, modes in groups.items()}
-        self.far = {t: _volume(modes, t) for t, modes in groups.items() if nearer[t]}
+        self.far = {t: volume(modes, t) for t, modes in groups.items() if nearer[t]}
         self.copy_bytes = dict(self.rates.copy_bytes_per_clock)
         self.clocks_of_us = facts.clock_ghz * 1e3
         self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
@@ -337,7 +337,3 @@ def _single_elements(s: Schedule) -> bool:
 
 def _nearest(modes: tuple[Strided, ...], tensor: int, default: float) -> float:
     return min((abs(s.strides[tensor]) for s in modes if s.strides[tensor]), default=default)
-
-
-def _volume(modes: tuple[Strided, ...], tensor: int) -> int:
-    return math.prod(s.extent for s in modes if s.strides[tensor])

@@ -92,10 +92,11 @@ def packed_schedules(
         for copied_bytes, names, needed in sets:
             within_us = most_us / (1.0 if needed else rates.moved_clearly)
             for cuts in choose_cuts(c, names, limit) if least_with(copied_bytes) <= within_us else ():
-                if (names, cuts) not in tried:
-                    tried.add((names, cuts))
-                    found += of(names, cuts, limit, within_us)
-                    most_us = min([most_us, *(s.forecast.us for s in found)]) if first else most_us
+                if (names, cuts) in tried:
+                    continue
+                tried.add((names, cuts))
+                found += of(names, cuts, limit, within_us)
+                most_us = min([most_us, *(s.forecast.us for s in found)]) if first else most_us
     return sorted(found, key=lambda s: s.forecast.us)
 
 

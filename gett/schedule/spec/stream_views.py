@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from layouts.access import max_vector
 from layouts.box import Box
-from layouts.modes import Strided
+from layouts.modes import Strided, volume
 
 Cuts = Sequence[tuple[int, int]]  # (mode, what a tile takes of it), fastest first
 
@@ -114,7 +114,7 @@ def views_of(plan: GemmPlan, modes: Sequence[Strided], tensors: Sequence[int] = 
                 tuple(s.strides[t] for s in everything if s not in modes and s.extent > 1),
                 size,
                 operand.alignment,
-                math.prod(s.extent for s in everything if s.strides[t]) * size,
+                volume(everything, t) * size,
                 t == D,
             )
     return found
