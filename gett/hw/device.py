@@ -30,11 +30,13 @@ class LaunchTimes:
         launch_us: From one kernel to the next in a full queue.
         fill_us: Way of a block's first tile through the empty pipeline of a persistent kernel.
         reduce_l2_passes: Passes over partial sums at L2's rate that a second launch takes, which adds slices of K.
+        blocks_per_us: Blocks that the GPU starts, however short they are.
     """
 
     launch_us: float
     fill_us: float
     reduce_l2_passes: float
+    blocks_per_us: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,9 +75,10 @@ class MultistageFactors:
             many is too low.
         elements: The same where both operands are loaded element by element.
         multiply_adds: The same of multiply-adds.
-        multiply_add_batches: Factor on multiply-adds of several batches a block.
+        multiply_add_batches: Factor on multiply-adds of several batches a block, where these lie side by side.
         short_products: Factor on one or two k-tiles of tensor cores on single 16-bit elements.
-        own_copies: Factor on tensor cores where each warp multiplies alone what it copies asynchronously.
+        own_copies: Factor on tensor cores where a warp alone copies and multiplies a tile of one k-tile, or of one of
+            several batches that lie side by side.
         scattered: Factor on kernels whose batches share lines that L2 does not hold from one batch to the next.
         few_warps: Share of the time of multiply-adds that a scheduler's only warp waits; it falls with warps squared.
         copied: Share of the way to the time of a copy that a time below it is moved.

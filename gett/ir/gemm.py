@@ -13,7 +13,7 @@ import numpy as np
 
 from gett.hw.dtypes import DTYPES
 from gett.ir.contraction import Contraction, Operand
-from layouts.modes import Strided, fuse
+from layouts.modes import Strided, fuse, unit_mode
 
 A, B, D, C, EXTRA = 0, 1, 2, 3, 4  # positions in `Strided.strides` of a plan; the epilogue's tensors from 4 on
 
@@ -102,6 +102,11 @@ class GemmPlan:
     def extent_k(self) -> int:
         """Length of the contraction; 1 where nothing is summed."""
         return math.prod(s.extent for s in self.k)
+
+    @property
+    def batched(self) -> tuple[int, ...]:
+        """Which of A, B and D have a batch mode whose neighbours are neighbours in memory."""
+        return tuple(t for t in (A, B, D) if unit_mode(self.l, t, self.size(t)) is not None)
 
     @property
     def flops(self) -> int:

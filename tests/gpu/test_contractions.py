@@ -12,6 +12,7 @@ import gett
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.runtime.build import build_executable
 from gett.schedule.search.select import candidates
+from gett.schedule.spec.mainloop import Multistage
 from tests.cases import AWKWARD, DENSE, Case, Layout, by_name, small_tccg, to_host
 from tests.gpu.support import (
     Problem,
@@ -38,10 +39,16 @@ BENCHMARK = [Problem(c, d) for c in TCCG for d in DTYPES] + [Problem(c, "float32
 CORNERS = [Problem(c, DTYPES[(i + j) % len(DTYPES)]) for i, c in enumerate(AWKWARD) for j in (0, 3, 5)]
 CORNERS += [Problem(c, "float16") for c in AWKWARD if Problem(c, "float16") not in CORNERS]
 CORNERS += [Problem(c, "float32", "tf32") for c in AWKWARD[::4]]
+SMALL_BATCHES = [
+    Problem(Case(f"batches-{m}x{n}x{k}", sub, {"l": 3001, "m": m, "n": n, "k": k}), dtype, precision)
+    for sub, m, n, k in (("lmk,lkn->lmn", 4, 4, 4), ("lkm,lnk->lnm", 3, 5, 7), ("mlk,lnk->lmn", 16, 8, 24))
+    for dtype, precision in (*((d, "ieee") for d in DTYPES), ("float32", "tf32"))
+]
+"""Many products of a few elements that lie together."""
 SMALL_INTEGERS = [Problem(c, d) for c in AWKWARD[::3] for d in ("int8", "uint8", "int16")]
 ADDED = [
     Problem(replace(c, name=f"{c.name}-added"), d, "ieee", backwards(c))
-    for i, c in enumerate([*TCCG[::6], *AWKWARD[::2]])
+    for i, c in enumerate([*TCCG[::6], *AWKWARD[::2], *(p.case for p in SMALL_BATCHES[:: len(DTYPES) + 1])])
     for d in (DTYPES[i % 7], "float16")
 ]
 IN_PLACE = [replace(p, c=p.case.d) for p in ADDED][::2]
@@ -52,7 +59,7 @@ BOUNDED += [Problem(c, "float32", "tf32") for c in TCCG[::4]]
 @pytest.fixture(scope="module", autouse=True)
 def _compiled(gpu: None) -> None:
     """All kernels of this file, compiled side by side; one that fails is raised by its own test."""
-    compile_ahead([*BENCHMARK, *CORNERS], TOP)
+    compile_ahead([*BENCHMARK, *CORNERS, *SMALL_BATCHES], TOP)
     compile_ahead([*SMALL_INTEGERS, *ADDED, *IN_PLACE, *BOUNDED], 1)
 
 
@@ -65,6 +72,14 @@ def test_benchmark_cases_are_exact(cupy: Any, problem: Problem) -> None:
 @pytest.mark.parametrize("problem", CORNERS, ids=repr)
 def test_awkward_cases_are_exact(cupy: Any, problem: Problem) -> None:
     for schedule in schedules(problem, TOP):
+        run_case(cupy, problem, schedule)
+
+
+@pytest.mark.parametrize("problem", SMALL_BATCHES, ids=repr)
+def test_blocks_make_several_small_products(cupy: Any, problem: Problem) -> None:
+    found = schedules(problem, TOP)
+    assert any(isinstance(s.mainloop, Multistage) and s.tiling.batches > 1 for s in found)
+    for schedule in found:
         run_case(cupy, problem, schedule)
 
 

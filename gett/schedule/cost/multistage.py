@@ -50,6 +50,7 @@ class MultistageCost:
         groups = {A: plan.m + plan.k, B: plan.n + plan.k, D: plan.m + plan.n}
         nearer = {t: _nearest(plan.l, t, math.inf) < _nearest(modes, t, 0) for t, modes in groups.items()}
         self.far = {t: volume(modes, t) for t, modes in groups.items() if nearer[t]}
+        self.batched = bool(plan.batched)
         self.copy_bytes = dict(self.rates.copy_bytes_per_clock)
         self.clocks_of_us = facts.clock_ghz * 1e3
         self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
@@ -83,9 +84,14 @@ class MultistageCost:
         found = [self._split(s, k, k_tile, per_sm[k], tiles, read, written) for k in splits]
         if self._divides(s, tiles):
             found.append(self._divided(s, k_tile, sure, tiles, read, written))
-        launch_us, factor = self.device.launches.launch_us, self._factor(s)
+        launches, factor = self.device.launches, self._factor(s)
         of_kind: float = getattr(self.factors, self.factor_name(loop))
-        return [replace(x, us=launch_us + of_kind * (x.us * factor - launch_us)) for x in found]
+
+        def with_factors(x: Estimate) -> Estimate:
+            us = of_kind * (x.us * factor - launches.launch_us)
+            return replace(x, us=launches.launch_us + max(us, tiles * x.split_k / launches.blocks_per_us))
+
+        return [with_factors(x) for x in found]
 
     def at_once(self, s: Schedule) -> int:
         """Blocks of a schedule that surely run at once."""
@@ -112,9 +118,10 @@ class MultistageCost:
         factor = factors.scattered if t.l is None and touched * SECTOR > self.facts.l2_bytes else 1.0
         if loop.tensor_cores and self.size == 2 and t.k.tiles <= 2 and _single_elements(s):
             factor *= factors.short_products
-        if not loop.tensor_cores and t.l is not None:
+        if self.batched and not loop.tensor_cores and t.l is not None:
             factor *= factors.multiply_add_batches
-        if loop.tensor_cores and loop.warps == (1, 1) and not (loop.a.through_registers or loop.b.through_registers):
+        alone = loop.tensor_cores and loop.warps == (1, 1) and t.l is None and (t.k.tiles == 1 or self.batched)
+        if alone and not (loop.a.through_registers or loop.b.through_registers):
             factor *= factors.own_copies
         return factor
 

@@ -29,6 +29,8 @@ WARPS = 8  # most warps of a block
 SIDES = (32, 64, 128, 256)  # of tiles that are tried for any extent
 BATCHED_SIDES = {True: ((16, 32, 64), (8, 16, 32, 64)), False: ((4, 8, 12, 16, 24, 32, 64), (8, 16, 24, 32, 64))}
 """Rows and columns of a batch in a block, by whether tensor cores multiply."""
+SMALL = {True: 16, False: 24}
+"""Rows and columns of the largest products of which a block makes several though a batch's elements lie together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,25 +300,24 @@ def fallback_tiles(plan: GemmPlan, tensor_cores: bool) -> list[MmaTile]:
 def batched_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
     """Tiles of blocks that make several batches at once.
 
-    They serve plans in which a tensor's unit-stride mode is a batch mode: a block of one batch would use one element of
-    every sector. One warp makes all of a batch's tile, or a half or a quarter of it.
+    They serve plans in which a tensor's unit-stride mode is a batch mode, where a block of one batch would use one
+    element of every sector, and products so small that the launch of a block for each takes longer than they do. One
+    warp makes all of a batch's tile.
     """
-    c = plan.contraction
-    size, size_d = itemsize(c.dtype), itemsize(c.d.dtype)
-    units = [t for t, x in ((A, size), (B, size), (D, size_d)) for s in plan.l if s.strides[t] == x and s.extent > 1]
-    if not units:
+    batched, size, size_d = plan.batched, itemsize(plan.contraction.dtype), plan.size(D)
+    if not batched and max(plan.extent_m, plan.extent_n) > SMALL[tensor_cores]:
         return
     sides_m, sides_n = BATCHED_SIDES[tensor_cores]
     depths = _depths(size, tensor_cores)
     if tensor_cores:
-        mma = tensor_type(c.dtype).mma
+        mma = tensor_type(plan.contraction.dtype).mma
         assert mma is not None
         depths = tuple(sorted({min(d * mma.k, -(-plan.extent_k // mma.k) * mma.k) for d in (1, 2, 3, 4)}))
     most = 128 * WARPS * 32 * 2 // max(size, 2)  # 128 accumulators a thread
     for count in (8, 16, 32):
         if count // 2 >= plan.extent_l and count != 8:
             continue
-        if D in units and count * size_d < SECTOR and plan.extent_l > count:  # stores that cut sectors cost most
+        if D in batched and count * size_d < SECTOR and plan.extent_l > count:  # stores that cut sectors cost most
             continue
         for m in _up_to(plan.extent_m, sides_m):
             for n in _up_to(plan.extent_n, sides_n):

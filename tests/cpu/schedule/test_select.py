@@ -160,6 +160,21 @@ def test_batches_share_a_block_where_neighbours_belong_to_different_batches() ->
         assert all(x.tiling.l is None for x in found)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "tf32", "float64", "complex64", "complex128"])
+def test_small_products_share_a_block(dtype: str) -> None:
+    """The launch of a block for each would take longer than their work."""
+
+    def batches(rows: int) -> int:
+        extents = {"l": 65_536, "m": rows, "n": rows, "k": rows}
+        kind = {"dtype": "float32", "precision": "tf32"} if dtype == "tf32" else {"dtype": dtype}
+        plan = plan_of(Case("", "lmk,lkn->lmn", extents), **kind)
+        return select_schedule(plan, "sm_90a").tiling.batches
+
+    assert batches(4) >= 8
+    assert batches(8) >= 8
+    assert batches(64) == 1
+
+
 def test_vectors_run_on_from_mode_to_mode() -> None:
     """7 x 8 elements that lie together make vectors of 8, though no mode has an extent that 8 divides but the outer."""
     case = Case("", "iab,jba->ij", {"i": 512, "j": 512, "a": 64, "b": 7})
