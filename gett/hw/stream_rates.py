@@ -32,8 +32,6 @@ class PackingRates:
         clearly: How many times faster than all else packed schedules must be expected to be: copies ask for memory.
         short_clearly: The same where all else takes less than `short_us`, of which forecasts are as uncertain as that.
         short_us: See there.
-        moved_clearly: Factor on that where copies are not needed: tensor maps move all operands, or D is copied that
-            threads can store.
         large_bytes: Workspace beyond which memory is worth more than the last few percent.
         large_clearly: How many times faster than packed schedules below that others must be expected to be.
         cut_rows: Factor on copies of rows that pieces cut below `cut_bytes`: memory opens a page for a part of it.
@@ -47,7 +45,6 @@ class PackingRates:
     clearly: float
     short_clearly: float
     short_us: float
-    moved_clearly: float
     large_bytes: int
     large_clearly: float
     cut_rows: float

@@ -89,13 +89,12 @@ def packed_schedules(
     sets, tried = packed_names(plan), set[tuple[tuple[str, ...], Cuts]]()
     for limit in sorted({min(facts.workspace_limit, rates.large_bytes), facts.workspace_limit}):
         most_us = min([most_us, *(s.forecast.us / rates.large_clearly for s in found)])
-        for copied_bytes, names, needed in sets:
-            within_us = most_us / (1.0 if needed else rates.moved_clearly)
-            for cuts in choose_cuts(c, names, limit) if least_with(copied_bytes) <= within_us else ():
+        for copied_bytes, names in sets:
+            for cuts in choose_cuts(c, names, limit) if least_with(copied_bytes) <= most_us else ():
                 if (names, cuts) in tried:
                     continue
                 tried.add((names, cuts))
-                found += of(names, cuts, limit, within_us)
+                found += of(names, cuts, limit, most_us)
                 most_us = min([most_us, *(s.forecast.us for s in found)]) if first else most_us
     return sorted(found, key=lambda s: s.forecast.us)
 
@@ -138,10 +137,8 @@ def _element_ps(copy: Schedule, rates: PackingRates) -> float:
     return rates.read_ps / loop.a.width + rates.staged_ps / loop.vector + rates.element_ps
 
 
-def packed_names(plan: GemmPlan) -> list[tuple[int, tuple[str, ...], bool]]:
+def packed_names(plan: GemmPlan) -> list[tuple[int, tuple[str, ...]]]:
     """The bytes of copies that may be worth them, with the names of the tensors, of `a`, `b` and `d`; fewest first.
-
-    Last it says whether each of the copies is needed.
 
     With them tensor maps move both operands, in rows that do not run along two contracted modes. D is copied where its
     unit stride lies in a batch mode, and may be where its rows begin anywhere.
@@ -150,25 +147,16 @@ def packed_names(plan: GemmPlan) -> list[tuple[int, tuple[str, ...], bool]]:
     if c.b is None or c.c is not None or c.extras:
         return []
     tensors = {"a": c.a, "b": c.b, "d": c.d}
-    always, moved = batch_nearest(c, c.d), _is_moved(plan)
+    always = batch_nearest(c, c.d)
     sets = [s for n in (1, 2, 3) for s in itertools.combinations("abd", n) if "d" in s or not always]
     if not always and not _cuts_chunks(c, c.d):
         sets = [s for s in sets if "d" not in s]
     found = [
-        (
-            sum(packed_bytes(c, x) for x in packed_operands(c, names).values()),
-            names,
-            not moved and (always or "d" not in names),
-        )
+        (sum(packed_bytes(c, x) for x in packed_operands(c, names).values()), names)
         for names in sets
         if all(_may_copy(c, tensors[n]) for n in names) and _by_tensor_map(packed_plans(c, (), names).product)
     ]
     return sorted(found, key=itemgetter(0))
-
-
-def _is_moved(plan: GemmPlan) -> bool:
-    """Whether tensor maps move the operands as they are, and D's rows run along no batch mode."""
-    return not batch_nearest(plan.contraction, plan.contraction.d) and _by_tensor_map(plan)
 
 
 def _by_tensor_map(plan: GemmPlan) -> bool:

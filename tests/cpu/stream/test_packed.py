@@ -92,6 +92,16 @@ def test_much_workspace_is_taken_where_it_is_clearly_faster():
 
 
 @pytest.mark.slow
+def test_operands_that_tensor_maps_move_are_copied_for_a_few_percent():
+    """TF32 has rows of A along K: reading them turned costs each tile that does, a copy costs one pass."""
+    shape = ((4096, 4096), "float32")
+    plan = gett.plan("km,kn->mn", shape, shape, arch="sm_90a", precision="tf32").steps[0].gemm
+    best = candidates(plan, "sm_90a", FACTS)[0]
+    least = candidates(plan, "sm_90a", limited(0))[0].forecast.us
+    assert best.packing is not None
+    assert best.forecast.us * nearest(FACTS).packing.clearly <= least
+
+
 def test_fewer_pieces_under_a_larger_limit():
     plan = triangle()
     pieces = []
@@ -169,7 +179,7 @@ def test_every_launch_runs_on_the_host(folder, subscripts, shape_a, shape_b, dty
 
 
 def test_the_last_piece_may_overlap_the_one_before():
-    plan = make_gemm_plan(contraction_of("ik,jk->ij", np.zeros((38, 45), "float32"), np.zeros((21, 45), "float32")))
+    plan = make_gemm_plan(contraction_of("ik,jk->ij", np.zeros((37, 45), "float32"), np.zeros((21, 45), "float32")))
     (schedule, *_) = packed_schedules(plan, limited(10 << 10), multiply_adds, 1e9)
     ((mode, length),) = schedule.packing.cuts
     extent = plan.contraction.extents[mode]
