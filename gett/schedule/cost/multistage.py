@@ -77,9 +77,10 @@ class MultistageCost:
             splits = even_splits((min(wish, t.k.tiles // 2) for wish in wishes), t.k.tiles)
         # Slices that are meant to run at once take twice the time where one block fewer is resident.
         some, sure = (self._resident_of(s, share) for share in (self.factors.registers, 1.0))
-        # Tensor cores on batches whose operands both pass through registers take those of the limits.
+        # Tensor cores on batches side by side, whose operands both pass through registers, take those of the limits.
         loop, k_tile = s.multistage, self._k_tile(s, cost_a, cost_b)
-        fills = loop.tensor_cores and t.l is not None and loop.a.through_registers and loop.b.through_registers
+        both = loop.a.through_registers and loop.b.through_registers
+        fills = both and loop.tensor_cores and self.batched and t.l is not None
         per_sm = {k: sure if fills or (k > 1 and not loop.tensor_cores) else some for k in splits}
         found = [self._split(s, k, k_tile, per_sm[k], tiles, read, written) for k in splits]
         if self._divides(s, tiles):
@@ -176,16 +177,17 @@ class MultistageCost:
             boxes = [(cut, [s.strides[tensor] for s in group]) for cut, group in groups]
             run = run_of_boxes(boxes, self.plan.size(tensor))
             start = alignment_of_boxes(boxes, run)
-            if tensor == D and t.l is None and t.m.tiles * t.n.tiles <= self.facts.sm_count:
+            if tensor == D and t.l is None and self._stays(t):
                 run = self._together(run)
             self.traffic[key] = run_cost(self.device.memory, run, store=tensor == D, start_alignment=start)
         return self.traffic[key]
 
-    def _together(self, run: int) -> int:
-        """Bytes of D that tiles of neighbouring batches store at the same time, where these go on from a run's row.
+    def _stays(self, t: Tiling) -> bool:
+        """Whether sectors of D that a tile cuts are in L2 until those of the next batches fill them."""
+        return t.m.tiles * t.n.tiles <= self.facts.sm_count and 2 * self.stored_d < self.facts.l2_bytes
 
-        Sectors that one of them cuts are filled before they leave L2.
-        """
+    def _together(self, run: int) -> int:
+        """Bytes of D that tiles of neighbouring batches store at the same time, where these go on from a run's row."""
         outputs = [x for x in (*self.plan.m, *self.plan.n) if x.strides[D]]
         row = max([run, *(abs(x.strides[D]) * x.extent for x in outputs if abs(x.strides[D]) <= run)])
         for x in sorted(self.plan.l, key=lambda x: abs(x.strides[D])):

@@ -24,8 +24,8 @@ MODEL = 1.05, 2.3
 KNOWN = 1.02, 1.1
 """The same with known schedules."""
 
-UNKNOWN = 1.1, 3.1
-"""What the model's choices may cost for contractions of other seeds. The worst one reads elements of batches singly."""
+UNKNOWN = 1.1, 2.3
+"""What the model's choices may cost for contractions of other seeds."""
 
 SAMPLES = (STORED[0], 29), (STORED[1], 21)
 """Files, and which of their contractions are a sample."""
@@ -68,7 +68,7 @@ def test_choices_are_near_the_best_that_was_timed(path: Path, first: int) -> Non
 def test_the_models_choices_are_not_far(path: Path) -> None:
     """A quarter of the contractions: means are those of fewer."""
     mean, worst = MODEL
-    check(replay(path, every=4, choose=by_model), (mean + 0.01, worst))
+    check(replay(path, every=4, choose=by_model), (mean + 0.015, worst))
 
 
 @pytest.mark.slow
