@@ -177,9 +177,12 @@ class MultistageCost:
             boxes = [(cut, [s.strides[tensor] for s in group]) for cut, group in groups]
             run = run_of_boxes(boxes, self.plan.size(tensor))
             start = alignment_of_boxes(boxes, run)
+            least = 0.0
             if tensor == D and t.l is None and self._stays(t):
+                least = SECTOR / run * self.device.memory.copy_tbps / self.device.l2.read_tbps  # L2 takes each piece
                 run = self._together(run)
-            self.traffic[key] = run_cost(self.device.memory, run, store=tensor == D, start_alignment=start)
+            cost = run_cost(self.device.memory, run, store=tensor == D, start_alignment=start)
+            self.traffic[key] = max(cost, least)
         return self.traffic[key]
 
     def _stays(self, t: Tiling) -> bool:
@@ -188,11 +191,10 @@ class MultistageCost:
 
     def _together(self, run: int) -> int:
         """Bytes of D that tiles of neighbouring batches store at the same time, where these go on from a run's row."""
-        outputs = [x for x in (*self.plan.m, *self.plan.n) if x.strides[D]]
-        row = max([run, *(abs(x.strides[D]) * x.extent for x in outputs if abs(x.strides[D]) <= run)])
-        for x in sorted(self.plan.l, key=lambda x: abs(x.strides[D])):
-            if abs(x.strides[D]) == row:
-                row *= x.extent
+        row = run
+        for x in sorted((*self.plan.l, *self.plan.m, *self.plan.n), key=lambda x: abs(x.strides[D])):
+            if 0 < abs(x.strides[D]) <= row:
+                row = max(row, abs(x.strides[D]) * x.extent)
         return row
 
     def _split(

@@ -175,6 +175,17 @@ def test_small_products_share_a_block(dtype: str) -> None:
     assert batches(64) == 1
 
 
+def test_batches_side_by_side_meet_in_l2_where_they_fit() -> None:
+    """Where a tile of one batch cuts sectors of D, those of the next fill them, unless D has left L2 before."""
+
+    def single(rows: int) -> bool:
+        plan = plan_of(Case("", "lmk,lkn->mnl", {"l": 32, "m": rows, "n": 64, "k": 32}), "float32")
+        return any(s.tiling.batches == 1 for s in multistage_candidates(plan, "sm_90a"))
+
+    assert single(2048)  # 17 MB
+    assert not single(16_384)
+
+
 def test_vectors_run_on_from_mode_to_mode() -> None:
     """7 x 8 elements that lie together make vectors of 8, though no mode has an extent that 8 divides but the outer."""
     case = Case("", "iab,jba->ij", {"i": 512, "j": 512, "a": 64, "b": 7})
