@@ -197,8 +197,8 @@ def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]
     t, loop = schedule.tiling, schedule.multistage
     loaders = []
     elements = factor_types(plan)
-    for name, loader, box, element in zip("AB", (loop.a, loop.b), (t.m, t.n), elements, strict=True):
-        cached = _is_cached(plan, schedule, A if name == "A" else B)
+    for tensor, loader, box, element in zip((A, B), (loop.a, loop.b), (t.m, t.n), elements, strict=True):
+        name, cached = "AB"[tensor], _is_cached(plan, schedule, tensor)
         constants, types = _loader(loader, t, box, element, cached)
         loaders.append(struct(f"LoaderTraits{name}", constants, more=types).rstrip().replace("\n", "\n  "))
     mainloop = {
