@@ -91,7 +91,6 @@ def test_much_workspace_is_taken_where_it_is_clearly_faster():
     assert same == within
 
 
-@pytest.mark.slow
 def test_operands_that_tensor_maps_move_are_copied_for_a_few_percent():
     """TF32 has rows of A along K: reading them turned costs each tile that does, a copy costs one pass."""
     shape = ((4096, 4096), "float32")
@@ -102,6 +101,7 @@ def test_operands_that_tensor_maps_move_are_copied_for_a_few_percent():
     assert best.forecast.us * nearest(FACTS).packing.clearly <= least
 
 
+@pytest.mark.slow
 def test_fewer_pieces_under_a_larger_limit():
     plan = triangle()
     pieces = []
