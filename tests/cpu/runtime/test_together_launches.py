@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import types
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.cpu.fake_driver import FakeDriver, FakeHost
 
 SPEC = "ab,bc,cd,de,ef,fg,gh,hi,ij,jk,kl,lm->am"
 HEAD = 24  # bytes of the argument before the problems
+NUMBERS = itertools.count()  # of drivers: a loaded module is known by its bytes, and a number is never used again
 
 
 class Driver(FakeDriver):
@@ -39,11 +41,11 @@ class Driver(FakeDriver):
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
-    state = types.SimpleNamespace(driver=Driver(), host=FakeHost(), compiled=[])
+    state = types.SimpleNamespace(number=next(NUMBERS), driver=Driver(), host=FakeHost(), compiled=[])
 
     def compiled(schedule: Any) -> Any:
         state.compiled.append(schedule)
-        return render_grouped(schedule), f"{id(state)} {schedule}".encode()
+        return render_grouped(schedule), f"{state.number} {schedule}".encode()
 
     monkeypatch.setattr(module, "CupyHost", lambda: state.host)
     monkeypatch.setattr(module, "load_driver", lambda: state.driver)
