@@ -66,6 +66,8 @@ class Expr:
         x, y = self.args
         if self.op in ("div", "mod") and y.op == "param":
             return f"gett::fast_{self.op}({x.to_cpp()}, {y.text.removesuffix('.d')})"
+        if self.op in ("div", "mod"):
+            return f"gett::tile_{self.op}<{y.to_cpp()}>({x.to_cpp()})"
         if self.op == "mul" and y.op == "param":
             return f"gett::wide({x.to_cpp()}, {y.to_cpp()})"
         return f"({x.to_cpp()} {OPERATIONS[self.op][0]} {y.to_cpp()})"

@@ -6,6 +6,8 @@ kernel.
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -230,7 +232,9 @@ def d_order(boxes: Mapping[str, Box], strides: Mapping[str, Sequence[int]]) -> l
 def unpack(name: str, digits: Sequence[Digit], outputs: Sequence[str] = ("m", "n")) -> Function:
     """From a position to the tile's (m, n), and to what else digits count; the first digit is the fastest."""
     body: list[Statement] = []
-    rest, total = var("i"), dict.fromkeys(outputs, ZERO)
+    position = var("i")
+    rest, total = position, dict.fromkeys(outputs, ZERO)
+    digits = _joined(digits)
     for j, (size, steps) in enumerate(digits):
         last = j == len(digits) - 1
         c = let(body, f"c{j}", rest if last else rest % const(size))
@@ -238,7 +242,22 @@ def unpack(name: str, digits: Sequence[Digit], outputs: Sequence[str] = ("m", "n
             rest = let(body, f"r{j}", rest // const(size))
         for output, step in steps.items():
             total[output] = total[output] + c * const(step)
+    places = list(itertools.accumulate((size for size, _ in digits), operator.mul, initial=1))
+    for output in outputs:  # what counts every digit at its own place is the position itself
+        if [steps.get(output) for _, steps in digits] == places[:-1]:
+            total[output] = position
     return Function(name, ("i",), tuple(body), tuple(total.items()), "gett::MNAt" if "at" in total else "gett::MN")
+
+
+def _joined(digits: Sequence[Digit]) -> list[Digit]:
+    """The same number with neighbours made one wherever all that they count goes on from one to the other."""
+    found: list[Digit] = []
+    for size, steps in digits:
+        if found and steps == {output: found[-1][0] * step for output, step in found[-1][1].items()}:
+            found[-1] = found[-1][0] * size, found[-1][1]
+        else:
+            found.append((size, steps))
+    return found
 
 
 def d_unpack(

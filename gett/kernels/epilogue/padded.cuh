@@ -86,9 +86,7 @@ struct PaddedEpilogue {
       if constexpr (kFinish) products.for_each_fragment(Finish{op, function});
       products.visit(StoreStaged{op, staged});
       __syncthreads();
-      const typename Traits::ElementC* c = nullptr;
-      if constexpr (Traits::kSourceC == kSourceVector) c = p.c;
-      store_vectors<Result, Index>(p, p.d, c, offsets_, staged, function, thread_, Mainloop::kThreads);
+      store_vectors<Result, Index, Mainloop::kThreads>(p, offsets_, staged, function, thread_);
     }
   }
 };

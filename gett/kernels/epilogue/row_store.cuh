@@ -31,14 +31,13 @@ struct RowPlace {
 
 // Row `row` of the tile, of which D has the first `length` elements; nothing of it where `inside` is false.
 template <class Traits, class Index, class Table>
-GETT_DEVICE RowPlace row_place(const typename Traits::Params& p, typename Traits::ElementD* d, const Table& offsets,
-                               int row, int length, bool inside) {
+GETT_DEVICE RowPlace row_place(const typename Traits::Params& p, const Table& offsets, int row, int length,
+                               bool inside) {
   const auto mn = Index::idx2crd_d(p, (inside ? row : 0) * Traits::kRowLengthD);
-  const long long m = offsets.rows_d()[mn.m], n = offsets.columns_d()[mn.n];
-  const uint64 to = uint64(d + (m + n));
+  const long long offset = offsets.rows_d()[mn.m] + offsets.columns_d()[mn.n];
+  const uint64 to = uint64(p.d + offset);
   const int before = min(length, int(-(uint32(to) >> 1) & 7)), chunks = (length - before) / 8;
-  const bool exists = inside && m != kInvalid && n != kInvalid;
-  if (!exists) return {0, 0, 0, 0, 0};
+  if (!inside || !exists(offset)) return {0, 0, 0, 0, 0};
   return {to + before * 2, mn.at + before, chunks, before, length - before - chunks * 8};
 }
 
@@ -105,14 +104,14 @@ template <class Shares, class Place> GETT_DEVICE void store_ends(uint32 staged, 
 // Stores the tile's rows of Traits::kRowLengthD elements, of which D has the first `length`; `staged` is the tile's
 // address. All lanes of a warp call it together.
 template <class Traits, class Index, int kThreads, class Table>
-GETT_DEVICE void store_rows(const typename Traits::Params& p, typename Traits::ElementD* d, const Table& offsets,
-                            uint32 staged, int length, int thread) {
+GETT_DEVICE void store_rows(const typename Traits::Params& p, const Table& offsets, uint32 staged, int length,
+                            int thread) {
   typedef RowShares<Traits, kThreads> Shares;
   const int lane = thread % 32;
 #pragma unroll 1
   for (int first = thread / 32 * Shares::kPerWarp; first < Shares::kRows; first += Shares::kStep) {
     const bool inside = lane < Shares::kPerWarp && first + lane < Shares::kRows;
-    const RowPlace mine = row_place<Traits, Index>(p, d, offsets, first + lane, length, inside);
+    const RowPlace mine = row_place<Traits, Index>(p, offsets, first + lane, length, inside);
     // Numbers from kPerWarp on, which a last batch may have, are below 32 and those of lanes without a row.
     const auto place = [&](int i) { return from_lane(mine, i); };
     store_chunks<Shares>(staged, place, lane);
@@ -132,10 +131,9 @@ struct RowStore : TableEpilogue<Traits, Index, Scheduler> {
   GETT_DEVICE void store(const typename Base::Params& p, const TileId& id,
                          typename Base::Acc (&acc)[Base::kMmaM][Base::kN / 2], int block, int lane, int = 0) {
     this->stage(p, id, acc, block, lane);
-    const auto lt = Index::l_tile(p, id.l);
     const int m = opaque(id.m), n = opaque(id.n);  // not kept through the main loop
     const int length = min(Traits::kRowLengthD, Index::d_remaining(p, m, n));
-    store_rows<Traits, Index, Base::kThreads>(p, p.d + lt.d, this->offsets_, smem_address(this->base_), length,
+    store_rows<Traits, Index, Base::kThreads>(p, this->offsets_, smem_address(this->base_), length,
                                               opaque(this->thread_));
   }
 };

@@ -117,8 +117,12 @@ template <class Traits, class Index, class Scheduler> struct TableEpilogue : Sta
   GETT_DEVICE void prepare(const Params& p, const TileId& id) {
     if constexpr (!Scheduler::kSplit) {
       this->sync();  // the stores of the tile before have read the table
+      const auto lt = Index::l_tile(p, id.l);
+      auto mt = Index::m_tile(p, id.m);
+      mt.d += lt.d;
+      if constexpr (Base::kVectorSource) mt.c += lt.c;
       const int thread = GETT_RECOMPUTE(this->thread_);
-      offsets_.template fill<Index>(p, Index::m_tile(p, id.m), Index::n_tile(p, id.n), thread, Base::kThreads);
+      offsets_.template fill<Index>(p, mt, Index::n_tile(p, id.n), thread, Base::kThreads);
     }
   }
 

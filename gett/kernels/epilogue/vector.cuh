@@ -47,7 +47,7 @@ template <class Traits> struct PaddedTile {
   // 16 extra bytes a row keep the rows of a fragment in different banks.
   static constexpr int kPitch = (Traits::kBlockN * int(sizeof(Element)) + 15) / 16 * 16 + 16;
   static constexpr int kBytes = Traits::kBlockM * kPitch;
-  static constexpr int kBatch = 1;  // the main loop leaves no registers for more
+  static constexpr int kBatch = 4;
   char* base_;
 
   GETT_DEVICE char* at(int m, int n) const { return base_ + m * kPitch + n * int(sizeof(Element)); }
@@ -69,35 +69,34 @@ template <class Traits> struct PaddedTile {
   }
 };
 
-// Stores the tile's vectors first, first + step, ... in D's order, from a staged tile of scaled products. Vectors go in
-// batches: all look-ups and loads of a batch are issued before its first store, since each takes tens of clocks.
-// `function` is applied where C is added here; else it has been.
-template <class Traits, class Index, class Staged, class Function>
-GETT_DEVICE void store_vectors(const typename Traits::Params& p, typename Traits::ElementD* d,
-                               const typename Traits::ElementC* c, const EpilogueOffsets<Traits>& at,
-                               const Staged& staged, const Function& function, int first, int step) {
-  constexpr int kV = Traits::kVecD, kCount = Traits::kBoxMN / kV, kBatch = Staged::kBatch;
+// Stores the tile's vectors in D's order, from a staged tile of scaled products: kThreads threads take them in turn.
+// Vectors of a thread go in batches of equal size. All look-ups of a batch come before its first load, and all loads
+// before its first store, since each takes tens of clocks. `function` is applied where C is added here; else it has
+// been.
+template <class Traits, class Index, int kThreads, class Staged, class Function>
+GETT_DEVICE void store_vectors(const typename Traits::Params& p, const EpilogueOffsets<Traits>& at,
+                               const Staged& staged, const Function& function, int thread) {
+  constexpr int kV = Traits::kVecD, kCount = Traits::kBoxMN / kV, kEach = (kCount + kThreads - 1) / kThreads;
+  constexpr int kBatches = (kEach + Staged::kBatch - 1) / Staged::kBatch, kBatch = (kEach + kBatches - 1) / kBatches;
+  constexpr bool kWhole = kCount == kBatches * kBatch * kThreads;
   const LinearCombination<Traits> op(p);
-  for (int i = first; i < kCount; i += kBatch * step) {
+  for (int i = thread; i < kCount; i += kBatch * kThreads) {
     long long to[kBatch];
     typename Staged::Element x[kBatch][kV];
     decltype(Index::idx2crd_d(p, 0)) mn[kBatch];
 #pragma unroll
     for (int q = 0; q < kBatch; ++q) {
-      const int v = i + q * step;
-      to[q] = kInvalid;
-      if (v < kCount) {
-        mn[q] = Index::idx2crd_d(p, v * kV);
-        const long long row = at.rows_d()[mn[q].m], column = at.columns_d()[mn[q].n];
-        if (row != kInvalid && column != kInvalid) {
-          to[q] = row + column;
-          staged.load(mn[q], x[q]);
-        }
-      }
+      const int v = i + q * kThreads;
+      // Behind the last vector that one is looked up again: a branch would part the look-ups.
+      mn[q] = Index::idx2crd_d(p, (kWhole ? v : min(v, kCount - 1)) * kV);
+      to[q] = at.rows_d()[mn[q].m] + at.columns_d()[mn[q].n];
     }
 #pragma unroll
+    for (int q = 0; q < kBatch; ++q)
+      if (exists(to[q])) staged.load(mn[q], x[q]);
+#pragma unroll
     for (int q = 0; q < kBatch; ++q) {
-      if (to[q] == kInvalid) continue;
+      if ((!kWhole && i + q * kThreads >= kCount) || !exists(to[q])) continue;
       Vec<typename Traits::ElementD, kV> out;
 #pragma unroll
       for (int j = 0; j < kV; ++j) {
@@ -105,13 +104,13 @@ GETT_DEVICE void store_vectors(const typename Traits::Params& p, typename Traits
           // C has D's modes and strides of its own, so its offsets are looked up element by element.
           const int m = mn[q].m + j * Traits::kStepM, n = mn[q].n + j * Traits::kStepN;
           const long long here = at.rows_c()[m] + at.columns_c()[n];
-          const typename Traits::Acc sum = op.reads_source() ? op.add_source(x[q][j], c[here]) : x[q][j];
+          const typename Traits::Acc sum = op.reads_source() ? op.add_source(x[q][j], p.c[here]) : x[q][j];
           out.x[j] = op.result(function(m, n, sum));
         } else {
           out.x[j] = x[q][j];  // staged as D's elements
         }
       }
-      out.store(d + to[q]);
+      out.store(p.d + to[q]);
     }
   }
 }

@@ -17,12 +17,9 @@ struct VectorStore : TableEpilogue<Traits, Index, Scheduler> {
   GETT_DEVICE void store(const typename Base::Params& p, const TileId& id,
                          typename Base::Acc (&acc)[Base::kMmaM][Base::kN / 2], int block, int lane, int = 0) {
     this->stage(p, id, acc, block, lane);
-    const auto lt = Index::l_tile(p, id.l);
-    const typename Traits::ElementC* c = nullptr;
-    if constexpr (Traits::kSourceC == kSourceVector) c = p.c + lt.c;
     const typename Base::Staged staged{reinterpret_cast<const typename Base::Element*>(this->base_)};
-    store_vectors<Traits, Index>(p, p.d + lt.d, c, this->offsets_, staged, typename Base::Function(p, id),
-                                 GETT_RECOMPUTE(this->thread_), Base::kThreads);
+    store_vectors<Traits, Index, Base::kThreads>(p, this->offsets_, staged, typename Base::Function(p, id),
+                                                 GETT_RECOMPUTE(this->thread_));
   }
 };
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from gett.codegen.index import Function, ParamTable
 
 _MEMBER = re.compile(r"(int|long long|gett::FastDiv) (\w)\[(\d+)\];")
@@ -51,8 +53,15 @@ def _fast_div(n: int, f: tuple[int, int, int]) -> int:
     return ((((n * f[1]) >> 32) + n) & 0xFFFFFFFF) >> f[2]
 
 
+def tile_div(d: int, n: Any) -> Any:
+    """`tile_div<d>(n)` as the kernels do it, of a number or of an array."""
+    assert 0 <= np.min(n) <= np.max(n) < 2**16
+    return n // d if d & (d - 1) == 0 else n * -(-(2**32) // d) >> 32
+
+
 def _value(text: str, names: dict[str, Any]) -> Any:
     text = re.sub(r"(p\.f\[\d+\])\.d", r"\1[0]", text.replace("gett::", ""))
+    text = re.sub(r"(tile_\w+)<(\d+)>\(", r"\1(\2, ", text)
     return eval(text.replace(" / ", " // ").replace("&&", "and"), {"__builtins__": {}}, names)
 
 
@@ -67,6 +76,8 @@ def run_cpp(
         "t": SimpleNamespace(**(struct_t or {})),
         "fast_div": _fast_div,
         "fast_mod": lambda n, f: n - _fast_div(n, f) * f[0],
+        "tile_div": tile_div,
+        "tile_mod": lambda d, n: n - tile_div(d, n) * d,
         "wide": lambda x, s: x * s,
     }
     assert re.search(r"\((.*)\) \{", text), text

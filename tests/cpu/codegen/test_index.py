@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import struct
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 from gett.codegen.index import ONE, TRUE, ZERO, Expr, Function, ParamTable, const, magic, var
 from gett.codegen.params import ALPHA, BETA, NAMED, POINTERS, declare_params, pack_params, scalar_slots
 from tests.cases import tccg
-from tests.cpu.codegen.cpp import CppParams, run_cpp
+from tests.cpu.codegen.cpp import CppParams, run_cpp, tile_div
+from tests.cpu.host_cuda import includes, run_host
 from tests.sampling import given_few
 
 TOP = 2**31 - 1
@@ -38,6 +41,42 @@ def test_magic_at_every_small_divisor_and_power_of_two() -> None:
     for d in divisors:
         for x in {0, 1, d - 1, d, min(TOP, d + 1), TOP // d * d - 1, TOP // d * d, TOP - 1, TOP}:
             assert reciprocal_division(x, d) == x // d, (x, d)
+
+
+def test_places_in_a_tile_are_divided_by_every_literal() -> None:
+    every = np.arange(2**16)
+    for d in (*range(1, 300), *range(301, 2**16, 577), 2**16 - 1, 2**16):
+        assert (tile_div(d, every) == every // d).all(), d
+
+
+def test_kernels_divide_places_in_a_tile(tmp_path: Path) -> None:
+    literals = (1, 2, 3, 5, 7, 9, 13, 60, 64, 127, 220, 255, 256, 1023, 4097, 65535, 65536)
+    body = "".join(
+        f"for (int n = 0; n < 65536; ++n)\n"
+        f"  if (gett::tile_div<{d}>(n) != n / {d} || gett::tile_mod<{d}>(n) != n % {d}) return 1;\n"
+        for d in literals
+    )
+    text = f'{includes("core/index")}int main() {{\n{body}  printf("right");\n}}\n'
+    assert run_host(tmp_path, text) == b"right"
+
+
+def test_offsets_that_exist_are_told_from_sums_of_others(tmp_path: Path) -> None:
+    text = (
+        includes("core/index")
+        + """int main() {
+  using namespace gett;
+  const long long some[] = {0, -1, 1, -(1LL << 50), 1LL << 50};
+  for (long long x : some) {
+    if (!exists(x) || exists(x + kInvalid)) return 1;
+    for (long long y : some)
+      if (!exists(x + y)) return 1;
+  }
+  if (exists(kInvalid) || exists(kInvalid + kInvalid)) return 1;
+  printf("right");
+}
+"""
+    )
+    assert run_host(tmp_path, text) == b"right"
 
 
 @pytest.mark.parametrize("d", [0, -1, 2**31])
@@ -85,9 +124,9 @@ def expressions(draw: st.DrawFn, table: ParamTable, depth: int) -> Expr:
         case 2:
             return draw(inner) % table.divisor(draw(st.integers(1, 50)))
         case 3:
-            return draw(inner) // const(draw(st.integers(1, 50)))
+            return draw(expressions(table, 0)) // const(draw(st.integers(1, 50)))  # a place in a tile
         case 4:
-            return draw(inner) % const(draw(st.integers(1, 50)))
+            return draw(expressions(table, 0)) % const(draw(st.integers(1, 50)))
         case 5:
             return draw(inner).less(draw(inner)).both(draw(inner).less(table.count(draw(st.integers(0, 300)))))
         case _:

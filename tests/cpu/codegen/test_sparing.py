@@ -49,14 +49,8 @@ POOR = (
 )
 
 
-# Maps whose tiles have many modes, or whose operands are single bytes of shared memory.
-POOR_MAPS = (
-    ("dgf,dfebc->gdebfc", ((31, 31, 8), (31, 8, 8, 31, 8))),
-    (
-        "scuxeyigmdapkjlwnvbqhfotr->lfhcdaqxgwmprnituyvjeoksb",
-        ((2, 2, 2, 2, 2, 2, 3, 2, 2, 3, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 2, 3, 2, 2, 2),),
-    ),
-)
+# A map whose operands are single bytes of shared memory.
+POOR_MAPS = (("dgf,dfebc->gdebfc", ((31, 31, 8), (31, 8, 8, 31, 8))),)
 
 
 def first(case: Case, dtype: str, with_c: bool) -> str:

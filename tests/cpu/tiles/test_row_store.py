@@ -33,21 +33,22 @@ int main() {
   int head[5];  // tile of m, n, l; elements of D; half-words that D starts after an aligned address
   if (fread(&p, sizeof p, 1, stdin) != 1 || fread(head, sizeof head, 1, stdin) != 1) return 2;
   fread(shared_memory, 2, STAGED, stdin);
-  const auto m = Index::m_tile(p, head[0]);
+  auto m = Index::m_tile(p, head[0]);
+  m.d += Index::l_tile(p, head[2]).d;
   const auto n = Index::n_tile(p, head[1]);
   static long long table[EpilogueOffsets<EpilogueTraits>::kBytes / 8];
   const EpilogueOffsets<EpilogueTraits> at = {table};
   at.fill<Index>(p, m, n, 0, 1);
   uint16* const buffer = (uint16*)aligned_alloc(16, (head[3] + head[4] + 7) / 8 * 16);
   memset(buffer, 0, (head[3] + head[4]) * 2);
-  half_t* const d = (half_t*)(buffer + head[4]) + Index::l_tile(p, head[2]).d;
+  p.d = (EpilogueTraits::ElementD*)(buffer + head[4]);
   const int length = min(EpilogueTraits::kRowLengthD, Index::d_remaining(p, head[0], head[1]));
   typedef RowShares<EpilogueTraits, THREADS> Shares;
   for (int first = 0; first < Shares::kRows; first += Shares::kPerWarp) {  // a warp after the other
     std::vector<RowPlace> rows;
     for (int lane = 0; lane < 32; ++lane) {
       const bool inside = lane < Shares::kPerWarp && first + lane < Shares::kRows;
-      rows.push_back(row_place<EpilogueTraits, Index>(p, d, at, first + lane, length, inside));
+      rows.push_back(row_place<EpilogueTraits, Index>(p, at, first + lane, length, inside));
     }
     for (int lane = 0; lane < 32; ++lane) {
       store_chunks<Shares>(0, [&](int i) { return rows.at(i); }, lane);
