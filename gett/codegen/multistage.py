@@ -46,6 +46,7 @@ from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Schedule, Tiling
 from layouts.box import Box
 from layouts.modes import Strided, volume
+from layouts.swizzle import CHUNK
 
 # Tiles that read an operand. On an H200 33 of 80 operands with 16 or more are faster by 3 %, up to 3.6 times, and one
 # is slower; where one tile reads it, up to 1.9 times slower.
@@ -158,11 +159,35 @@ def walk_function(loader: CpAsync | RegisterStaged, tiling: Tiling, box: Box, bl
     return [_unpack(f"idx2crd_{name}", loader.walk, ("mn", box), ("k", tiling.k), tiling.l, block)]
 
 
+def place_steps(
+    loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, block: int, size: int
+) -> tuple[int, int]:
+    """Bytes and rows in shared memory between neighbours of a vector through registers, elements of `size` bytes.
+
+    There are none, (0, 0), where a vector's first place does not tell the others. It does where the swizzle of their
+    rows is that of its row, or differs by bits that the first rows of all vectors lack.
+    """
+    if not loader.walk:
+        return 0, 0
+    (group, i), s = loader.walk[0], loader.smem
+    box, period = {"k": tiling.k, "mn": box_mn, "l": tiling.l}[group], (s.mask + 1) * CHUNK
+    assert box is not None
+    if box.dims[i].box % loader.vector:
+        return 0, 0
+    step = box.prefix(i) * (block if group == "l" else 1)
+    if (group == "k") == (loader.major == "k"):  # along a row
+        return (0, 0) if s.mask and step * size % period else (step * size, 0)
+    begins = step == 1 and (tiling.l is None or block % loader.vector == 0)  # first rows are multiples of a vector
+    whole = step % ((s.mask + 1) << s.shift) == 0
+    return (step * s.pitch, step) if whole or (begins and s.pitch % period == 0) or not s.mask else (0, 0)
+
+
 def _loader(
-    loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, element: str, cached: bool
+    loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, block: int, element: str, size: int, cached: bool
 ) -> tuple[Constants, list[str]]:
     """What an operand's loader is told: constants, then the types of its elements and of the layout of its tile."""
     s = loader.smem
+    place_step, row_step = place_steps(loader, tiling, box_mn, block, size)
     row = False  # whether the elements of a vector are neighbours in a shared-memory row
     if loader.walk and loader.walk[0][0] == loader.major:
         box, i = tiling.k if loader.major == "k" else box_mn, loader.walk[0][1]
@@ -173,6 +198,8 @@ def _loader(
         "kVecK": loader.vector_group == "k",
         "kVec": loader.vector,
         "kRowVectors": row,
+        "kPlaceStep": place_step,
+        "kRowStep": row_step,
         "kZeroFill": tiling.k.size < tiling.shape[2],
         "kCached": cached,
         "kTileElements": tiling.k.size * box_mn.size * tiling.batches,
@@ -199,7 +226,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]
     elements = factor_types(plan)
     for tensor, loader, box, element in zip((A, B), (loop.a, loop.b), (t.m, t.n), elements, strict=True):
         name, cached = "AB"[tensor], _is_cached(plan, schedule, tensor)
-        constants, types = _loader(loader, t, box, element, cached)
+        constants, types = _loader(loader, t, box, t.shape[tensor], element, plan.size(tensor), cached)
         loaders.append(struct(f"LoaderTraits{name}", constants, more=types).rstrip().replace("\n", "\n  "))
     mainloop = {
         "kStages": loop.stages,

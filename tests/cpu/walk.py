@@ -13,7 +13,7 @@ import numpy as np
 
 from gett.codegen.common import store_order, strides_of
 from gett.codegen.index import ParamTable
-from gett.codegen.multistage import flattened_k, unpack_d, walk_function
+from gett.codegen.multistage import flattened_k, place_steps, unpack_d, walk_function
 from gett.codegen.tiles import GroupIndex, group_index, k_box_index, k_table_index
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
@@ -116,6 +116,7 @@ class Walk:
         mns = self.tall(group, tensor, tile_mn, tile_l)
         landed: set[tuple[int, int]] = set()
         accesses = self._accesses(loader, s.tiling, box, block_mn)
+        steps = place_steps(loader, s.tiling, box, block_mn, size)
         for elements in accesses:
             offsets = []
             for mn, k in elements:
@@ -131,6 +132,9 @@ class Walk:
                 assert [x - at[0] for x in at] == [i * size for i in range(loader.vector)]
                 assert at[0] % (loader.vector * size) == 0
                 assert loader.vector * size in (4, 8, 16)
+            elif steps != (0, 0):  # the first place tells the others
+                bits = [loader.smem.address(j * steps[1], 0) - j * steps[1] * loader.smem.pitch for j in range(len(at))]
+                assert at == [(at[0] ^ x) + j * steps[0] for j, x in enumerate(bits)]
         # What no access writes is zeroed beforehand, and so must be padding.
         for mn in range(block_mn * s.tiling.batches):
             for k in range(block_k):

@@ -6,6 +6,7 @@
 #include "gett/core/index.cuh"
 #include "gett/core/swizzle.cuh"
 #include "gett/ptx/cp_async.cuh"
+#include "gett/ptx/opaque.cuh"
 
 namespace gett {
 
@@ -55,7 +56,7 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
         if constexpr (!Traits::kKTable) at += Index::k_b(p, k);
       }
       if constexpr (!Traits::kKTable) ok = ok && Index::k_ok(p, k);
-      offset_[i] = typename Traits::Offset(ok ? at * int(sizeof(Element)) : 0);
+      offset_[i] = opaque(typename Traits::Offset(ok ? at * int(sizeof(Element)) : 0));
       valid_ |= uint32(ok) << i;
     }
   }

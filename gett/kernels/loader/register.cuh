@@ -9,6 +9,7 @@
 #include "gett/core/index.cuh"
 #include "gett/core/swizzle.cuh"
 #include "gett/core/vec.cuh"
+#include "gett/ptx/opaque.cuh"
 
 namespace gett {
 
@@ -26,8 +27,10 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
   static constexpr bool kZeroFill = LoaderTraits::kZeroFill;
   // Whether the validity of an access depends on the k-tile.
   static constexpr bool kNeedK = Traits::kKTable || Traits::kKRagged;
-  // A vector whose elements stay neighbours in a row is stored as one; else each element has a place of its own.
-  static constexpr int kPlacesPerVector = LoaderTraits::kRowVectors ? 1 : kVec;
+  // A vector whose elements stay neighbours in a row is stored as one. The place of the first one tells those of others
+  // that lie kPlaceStep bytes apart; else each element has a place of its own.
+  static constexpr int kPlaceStep = LoaderTraits::kPlaceStep;
+  static constexpr int kPlacesPerVector = LoaderTraits::kRowVectors || kPlaceStep ? 1 : kVec;
   static constexpr int kPlaces = kSparing ? 1 : kPer * kPlacesPerVector;
   static_assert(kPer <= 32, "too many accesses a thread");
   static_assert(kBytes / kE <= 65536, "places are kept in 16 bits");
@@ -78,7 +81,7 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
         if constexpr (!kSparing) {
           const int q = i * kPlacesPerVector + j;
           const uint32 to = place_of(at);
-          place_[q / 2] = q & 1 ? place_[q / 2] | to << 16 : to;
+          place_[q / 2] = opaque(q & 1 ? place_[q / 2] | to << 16 : to);
         }
         if (j) continue;
         bool ok = in;
@@ -97,7 +100,7 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
           if constexpr (!Traits::kKTable) k = uint32(Index::k_coord(p, at.n));
           k_[i / 2] = i & 1 ? k_[i / 2] | k << 16 : k;
         }
-        offset_[i] = typename Traits::Offset(ok ? from * kE : 0);
+        offset_[i] = opaque(typename Traits::Offset(ok ? from * kE : 0));
         valid_ |= uint32(ok) << i;
       }
     }
@@ -142,6 +145,13 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
       if (!kEven && thread + i * Traits::kThreads >= kTotal) continue;
       if constexpr (LoaderTraits::kRowVectors) {
         held_[i].store(to + place(p, i, 0, thread));
+      } else if constexpr (kPlaceStep > 0) {
+        const uint32 first = place(p, i, 0, thread) * kE;
+#pragma unroll
+        for (int j = 0; j < kVec; ++j) {
+          char* const at = stage + (first ^ LoaderTraits::Layout::bits(j * LoaderTraits::kRowStep)) + j * kPlaceStep;
+          *reinterpret_cast<Element*>(at) = held_[i].x[j];
+        }
       } else {
 #pragma unroll
         for (int j = 0; j < kVec; ++j) to[place(p, i, j, thread)] = held_[i].x[j];

@@ -10,6 +10,7 @@
 #include "gett/loader/cp_async.cuh"
 #include "gett/loader/k_offset_table.cuh"
 #include "gett/loader/register.cuh"
+#include "gett/ptx/opaque.cuh"
 #include "gett/ptx/shared.cuh"
 #include "gett/scheduler/raster.cuh"
 
@@ -41,14 +42,15 @@ struct Multistage {
   static_assert(Smem::kKTable + KTable::kBytes <= Smem::kOffsets, "table of offsets along K");
 
   char* stages_;
-  int thread_;
+  int thread_;  // hidden, as are offsets and places in the loaders: the compiler would compute them for each k-tile
   KTable table_;
   LoadA load_a_;
   LoadB load_b_;
   Mma mma_[kBatchesPerWarp];
 
   GETT_DEVICE Multistage(char* smem, int thread)
-      : stages_(smem + Smem::kStages), thread_(thread), table_{reinterpret_cast<OffsetPair*>(smem + Smem::kKTable)} {}
+      : stages_(smem + Smem::kStages), thread_(opaque(thread)),
+        table_{reinterpret_cast<OffsetPair*>(smem + Smem::kKTable)} {}
 
   template <class Loader> GETT_DEVICE void fetch(Loader& load, const Params& p, int kt, uint32 stage) const {
     if constexpr (Traits::kKTable) {
