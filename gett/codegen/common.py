@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gett.codegen.index import ParamTable
 from gett.codegen.params import factor_type, pointer_slots, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch, TensorMapSpec
 from gett.codegen.tiles import Strides, d_order
@@ -78,11 +79,25 @@ def named_counts(plan: GemmPlan, schedule: Schedule) -> dict[str, int]:
         "tiles_m": schedule.tiling.m.tiles,
         "tiles_n": schedule.tiling.n.tiles,
         "group_m": schedule.scheduler.group_m,
+        "whole_groups": _raster(schedule)[0],
         "split_k": schedule.split_k,
         "k_tiles": k_tiles,
         "k_tiles_per_slice": -(-k_tiles // schedule.split_k),
         "extent_k": plan.extent_k,
     }
+
+
+def raster_table(schedule: Schedule) -> ParamTable:
+    """The table of a GEMM kernel's parameters, with the divisors that number its tiles (`RasterDivisor`)."""
+    return ParamTable(divisors=_raster(schedule)[1])
+
+
+def _raster(schedule: Schedule) -> tuple[int, list[int]]:
+    """Groups of rows of tiles that have as many rows, and the divisors: counts of clusters' tiles."""
+    m, n = (-(-box.tiles // x) for box, x in zip((schedule.tiling.m, schedule.tiling.n), schedule.cluster, strict=True))
+    rows = min(schedule.scheduler.group_m, m)
+    divisors = (m * n, rows * n, rows, m % rows or rows, schedule.split_k)
+    return m // rows, [min(x, 2**31 - 1) for x in divisors]  # more tiles are refused
 
 
 def work_tiles(schedule: Schedule, tiles: int) -> tuple[dict[str, int], int]:

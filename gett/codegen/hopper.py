@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from gett.codegen import ragged, traits
-from gett.codegen.common import entry, finish_kernel, named_counts, store_order, strides_of, work_tiles
+from gett.codegen.common import entry, finish_kernel, named_counts, raster_table, store_order, strides_of, work_tiles
 from gett.codegen.epilogue_op import extra_tensors, op_struct, tile_op
 from gett.codegen.gather import cosize, gather_index, gathered
 from gett.codegen.index import ZERO, Function, ParamTable, const, var
@@ -52,7 +52,7 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
     stage = epilogue.store.stage
     assert stage is not None
     contraction = plan.contraction
-    table = ParamTable()
+    table = raster_table(schedule)
     reads_c = epilogue.source is not None and (epilogue.vector_source or schedule.adds_parts)
     out = {"d": D, **({"c": C} if reads_c else {}), **extra_tensors(contraction)}
     found = gathered(loop)

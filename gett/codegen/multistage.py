@@ -14,6 +14,7 @@ from gett.codegen.common import (
     factor_types,
     finish_kernel,
     named_counts,
+    raster_table,
     reach,
     store_order,
     strides_of,
@@ -57,7 +58,7 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a lowered plan whose k-tiles all warps fill and multiply."""
     t, loop = schedule.tiling, schedule.multistage
     contraction = plan.contraction
-    table = ParamTable()
+    table = raster_table(schedule)
     has_c = contraction.c is not None
     out = {"d": D, **({"c": C} if has_c else {}), **extra_tensors(contraction)}
     m = group_index("m", t.m, t.shape[0], strides_of(plan, plan.m, {"a": A, **out}), table)

@@ -25,6 +25,8 @@ concept RasterParams =
     requires(const Params& p) { p.tiles_n; } &&  // tiles of N
     requires(const Params& p) { p.group_m; } &&  // rows of tiles that are visited together
     requires(const Params& p) { p.split_k; } &&  // slices of K
+    requires(const Params& p) { p.f; } &&        // divisors; the first ones are those of RasterDivisor
+    requires(const Params& p) { p.whole_groups; } &&  // groups of `group_m` rows of clusters' tiles
     requires(const Params& p) { p.k_tiles; } &&  // k-tiles of all slices
     requires(const Params& p) { p.k_tiles_per_slice; };  // k-tiles of one slice, but the last
 

@@ -73,10 +73,8 @@ template <class Traits> struct ClusterTiles {
   static constexpr int kParts = 0;  // work tiles of a block that are parts, which come first
 
   template <class Params> GETT_DEVICE TileId locate(const Params& p, int t) const {
-    if constexpr (kSize == 1) return locate_tile(p, t);
-    struct { int tiles_m, tiles_n, group_m, split_k; } const q = {
-        (p.tiles_m + kM - 1) / kM, (p.tiles_n + kN - 1) / kN, p.group_m, p.split_k};
-    const TileId id = locate_tile(q, t);
+    const TileId id = locate_tile(p, t);  // of the clusters'
+    if constexpr (kSize == 1) return id;
     return {place<kM>(id.m, m_), place<kN>(id.n, n_), id.l, id.slice};
   }
   // The tile of a block along M or N. Tiles of a cluster are neighbours, or kTileDistance apart where halves of D's

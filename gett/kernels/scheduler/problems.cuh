@@ -23,8 +23,7 @@ struct ProblemTile {
 };
 
 GETT_DEVICE TileId locate_in_problem(int tiles_m, int tiles_n, int tile) {
-  struct { int tiles_m, tiles_n, group_m, split_k; } const q = {tiles_m, tiles_n, kProblemRaster, 1};
-  return locate_tile(q, tile);
+  return locate_tile(tiles_m, tiles_n, kProblemRaster, tile);
 }
 
 template <class Traits>

@@ -96,9 +96,8 @@ struct PersistentRagged : RaggedTiles<Traits> {
       if (first[middle] <= t) e = middle; else last = middle - 1;
     }
     const int begin = ragged_end(p, e - 1), along = tiles_along(ragged_end(p, e) - begin), beside = tiles_beside(p);
-    struct { int tiles_m, tiles_n, group_m, split_k; } const q = {
-        Traits::kRaggedM ? along : beside, Traits::kRaggedM ? beside : along, p.group_m, 1};
-    const TileId id = locate_tile(q, t - first[e]);
+    const TileId id = locate_tile(Traits::kRaggedM ? along : beside, Traits::kRaggedM ? beside : along, p.group_m,
+                                  t - first[e]);
     const int m = id.m * Base::kM + this->m_, n = id.n * Base::kN + this->n_, l = e * p.ragged_batches + id.l;
     if constexpr (Traits::kRaggedM) return {begin + m * Traits::kRaggedRows, n, l, 0};
     return {m, begin + n * Traits::kRaggedRows, l, 0};

@@ -1,20 +1,41 @@
 // The order in which tiles of D are numbered (CUTLASS: rasterization), and the k-tiles of a slice.
 #pragma once
-#include "gett/core/types.cuh"
+#include "gett/core/index.cuh"
 
 namespace gett {
 
 // A tile of M, a tile of N, a batch and a slice of K.
 struct TileId { int m, n, l, slice; };
 
-// Tiles of one slice and batch have consecutive numbers. Among them, `group_m` rows of tiles are traversed together, so
-// that blocks that run at the same time share operands in L2.
-template <class Params> GETT_DEVICE TileId locate_tile(const Params& p, int block) {
-  const int tiles = p.tiles_m * p.tiles_n;
-  const int outer = block / tiles, tile = block - outer * tiles;
-  const int group = p.group_m * p.tiles_n, first = tile / group * p.group_m;
-  const int height = min(p.tiles_m - first, p.group_m), inside = tile % group;
-  return {first + inside % height, inside / height, outer / p.split_k, outer % p.split_k};
+// The divisors by which tiles are numbered: with reciprocals, the first of a kernel's own (Params::f); or integers,
+// where the device counts tiles.
+enum RasterDivisor { kBatchTiles, kGroupTiles, kGroupRows, kLastRows, kSlices, kRasterDivisors };
+GETT_DEVICE int divide(int n, int d) { return n / d; }
+GETT_DEVICE int divide(int n, const FastDiv& d) { return fast_div(n, d); }
+GETT_DEVICE int count_of(int d) { return d; }
+GETT_DEVICE int count_of(const FastDiv& d) { return int(d.d); }
+
+// Tiles of one slice and batch have consecutive numbers. Among them, a group of rows of tiles is traversed together, so
+// that blocks that run at the same time share operands in L2. The first `whole_groups` groups have as many rows each.
+template <class Raster> GETT_DEVICE TileId locate_tile(const Raster& p, int block) {
+  const int outer = divide(block, p.f[kBatchTiles]), tile = block - outer * count_of(p.f[kBatchTiles]);
+  const int group = divide(tile, p.f[kGroupTiles]), inside = tile - group * count_of(p.f[kGroupTiles]);
+  const auto height = group < p.whole_groups ? p.f[kGroupRows] : p.f[kLastRows];
+  const int n = divide(inside, height), l = divide(outer, p.f[kSlices]);
+  const int m = group * count_of(p.f[kGroupRows]) + inside - n * count_of(height);
+  return {m, n, l, outer - l * count_of(p.f[kSlices])};
+}
+// The same of so many tiles, whose K is whole.
+GETT_DEVICE TileId locate_tile(int tiles_m, int tiles_n, int group_m, int block) {
+  struct { int whole_groups, f[kRasterDivisors]; } q;
+  const int height = min(group_m, tiles_m);
+  q.whole_groups = tiles_m / height;
+  q.f[kBatchTiles] = tiles_m * tiles_n;
+  q.f[kGroupTiles] = height * tiles_n;
+  q.f[kGroupRows] = height;
+  q.f[kLastRows] = tiles_m - q.whole_groups * height;
+  q.f[kSlices] = 1;
+  return locate_tile(q, block);
 }
 
 // The same for whole sums where kGroupL batches are visited together: `group_m` rows of tiles of each of them, then the

@@ -8,16 +8,37 @@ import pytest
 
 from tests.cpu.host_cuda import includes, run_host
 
-PROGRAM = r"""
+# Divisors as parameters have them (`gett.codegen.index.magic`), of the tiles of clusters of kClusterM rows.
+RASTER = r"""
 using namespace gett;
-struct Params { int tiles_m, tiles_n, group_m, split_k, tiles; };
+FastDiv divisor(int d) {
+  uint32 shift = 0;
+  while ((1u << shift) < uint32(d)) ++shift;
+  return {uint32(d), uint32(((1ull << 32) * ((1ull << shift) - d)) / d + 1), shift};
+}
+struct Raster {
+  int whole_groups;
+  FastDiv f[kRasterDivisors];
+  Raster(int m, int n, int group_m) {
+    const int rows = min(group_m, m), last = m % rows ? m % rows : rows;
+    whole_groups = m / rows;
+    const int divisors[] = {m * n, rows * n, rows, last, 1};
+    for (int i = 0; i < kRasterDivisors; ++i) f[i] = divisor(divisors[i]);
+  }
+};
+"""
+PROGRAM = r"""
+struct Params : Raster {
+  int tiles_m, tiles_n, group_m, tiles;
+  Params(int m, int n, int group_m) : Raster(m, n, group_m), tiles_m(m), tiles_n(n), group_m(group_m), tiles(m * n) {}
+};
 template <bool One, bool A> struct Traits {
   static constexpr int kClusterM = 1, kClusterN = 1, kTileDistance = 1;
   static constexpr bool kSplit = false, kPartialsAlongM = false, kOnePanel = One, kPanelA = A;
   static constexpr int kOrderedClusters = 0;
 };
 template <class Scheduler, bool kPanelA> void walk(int m, int n, int blocks) {
-  const Params p = {m, n, kPanelA ? 1 : m, 1, m * n};
+  const Params p(m, n, kPanelA ? 1 : m);
   int* made = (int*)calloc(m * n, sizeof(int));
   int once = 0, lines = 0, most = 0;
   gridDim.x = blocks;
@@ -57,8 +78,7 @@ int main() {
 }
 """
 STREAM_K = r"""
-using namespace gett;
-struct Params {
+struct Params : Raster {
   int tiles_m, tiles_n, group_m, split_k, tiles, k_tiles, shares, share_k_tiles, longer_shares;
   float* workspace;
 };
@@ -73,7 +93,9 @@ int main() {
   const int clusters = (M + CLUSTER_M - 1) / CLUSTER_M * N, left = clusters % SHARES;
   float* const zero = (float*)calloc(4 * SHARES * CLUSTER_M, sizeof(float));
   const int all = left * K;
-  const Params p = {M, N, 2, 1, clusters - left + 2 * SHARES, K, SHARES, all / SHARES, all % SHARES, zero};
+  const Params p = {
+      Raster((M + CLUSTER_M - 1) / CLUSTER_M, N, 2), M, N, 2, 1, clusters - left + 2 * SHARES, K, SHARES, all / SHARES,
+      all % SHARES, zero};
   for (int rank = 0; rank < CLUSTER_M; ++rank)
     for (int share = 0; share < SHARES; ++share) {
       blockIdx.x = share * CLUSTER_M + rank;
@@ -95,8 +117,9 @@ int main() {
 }
 """
 RS_K_TILES = r"""
-using namespace gett;
-struct Params { int tiles_m, tiles_n, group_m, split_k, tiles, k_tiles, shares, share_k_tiles, longer_shares; };
+struct Params : Raster {
+  int tiles_m, tiles_n, group_m, split_k, tiles, k_tiles, shares, share_k_tiles, longer_shares;
+};
 struct Shape {
   typedef ::Params Params;
   static constexpr int kClusterM = 1, kClusterN = 1, kTileDistance = 1, kOrderedClusters = 0;
@@ -118,9 +141,9 @@ template <class Scheduler> void walk(const Params& p) {
 int main() {
   const int left = M * N % SHARES, all = left * K;
   gridDim.x = SHARES;
-  walk<StreamK<Shape>>({M, N, 2, 1, M * N - left + 2 * SHARES, K, SHARES, all / SHARES, all % SHARES});
+  walk<StreamK<Shape>>({Raster(M, N, 2), M, N, 2, 1, M * N - left + 2 * SHARES, K, SHARES, all / SHARES, all % SHARES});
   printf("whole\n");
-  walk<PersistentRaster<Shape>>({M, N, 2, 1, M * N, K, 0, 0, 0});
+  walk<PersistentRaster<Shape>>({Raster(M, N, 2), M, N, 2, 1, M * N, K, 0, 0, 0});
 }
 """
 # Tiles along a line, lines, blocks: the first of an H200, others with blocks left over and lines of one tile.
@@ -135,7 +158,7 @@ def test_every_tile_is_one_blocks(tmp_path: Path, mode: str) -> None:
         f"walk<{name}<Traits<{one}, true>>, true>({lines}, {tiles}, {blocks});\n"
         for tiles, lines, blocks in SHAPES
     )
-    out = run_host(tmp_path, includes("scheduler/persistent") + PROGRAM.replace("CALLS", calls)).decode()
+    out = run_host(tmp_path, includes("scheduler/persistent") + RASTER + PROGRAM.replace("CALLS", calls)).decode()
     found = [[int(x) for x in line.split()] for line in out.splitlines()]
     assert len(found) == 2 * len(SHAPES)
     for (count, once, seen, most), (tiles, lines, blocks) in zip(
@@ -181,7 +204,7 @@ def test_shares_of_stream_k_are_equal_and_their_parts_are_added_in_order(
 ) -> None:
     constants = {"M": tiles[0], "N": tiles[1], "K": k_tiles, "SHARES": shares, "CLUSTER_M": cluster_m}
     defines = "".join(f"#define {name} {x}\n" for name, x in constants.items())
-    out = run_host(tmp_path, includes("scheduler/parts_of_tile") + defines + STREAM_K).decode()
+    out = run_host(tmp_path, includes("scheduler/parts_of_tile") + defines + RASTER + STREAM_K).decode()
     work: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     added: dict[tuple[int, int], list[int]] = {}
     for kind, *numbers in (line.split() for line in out.splitlines()):
@@ -222,7 +245,7 @@ def test_k_tiles_of_operands_along_two_modes_are_those_of_the_shares(
     """Each once and whole, neighbours in turn; and all of them in one block where no tile is divided."""
     constants = {"M": tiles[0], "N": tiles[1], "K": k_tiles, "SHARES": shares}
     defines = "".join(f"#define {name} {x}\n" for name, x in constants.items())
-    out = run_host(tmp_path, includes("scheduler/k_tiles") + defines + RS_K_TILES).decode()
+    out = run_host(tmp_path, includes("scheduler/k_tiles") + defines + RASTER + RS_K_TILES).decode()
     divided, whole = (
         [tuple(map(int, line.split())) for line in part.splitlines() if line] for part in out.split("whole")
     )
