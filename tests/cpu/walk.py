@@ -20,6 +20,7 @@ from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Schedule, Tiling
 from layouts.box import Box
 from layouts.modes import Strided
+from layouts.swizzle import CHUNK
 
 
 def element_offset(box: Box, tile: int, local: int, modes: Sequence[Strided], tensor: int, size: int) -> int | None:
@@ -115,6 +116,7 @@ class Walk:
 
         mns = self.tall(group, tensor, tile_mn, tile_l)
         landed: set[tuple[int, int]] = set()
+        starts: list[int] = []  # places of copies
         accesses = self._accesses(loader, s.tiling, box, block_mn)
         steps = place_steps(loader, s.tiling, box, block_mn, size)
         for elements in accesses:
@@ -132,9 +134,11 @@ class Walk:
                 assert [x - at[0] for x in at] == [i * size for i in range(loader.vector)]
                 assert at[0] % (loader.vector * size) == 0
                 assert loader.vector * size in (4, 8, 16)
+                starts.append(at[0])
             elif steps != (0, 0):  # the first place tells the others
                 bits = [loader.smem.address(j * steps[1], 0) - j * steps[1] * loader.smem.pitch for j in range(len(at))]
                 assert at == [(at[0] ^ x) + j * steps[0] for j, x in enumerate(bits)]
+        self._check_places(starts, loader)
         # What no access writes is zeroed beforehand, and so must be padding.
         for mn in range(block_mn * s.tiling.batches):
             for k in range(block_k):
@@ -159,6 +163,21 @@ class Walk:
         assert length % vec == 0
         lines = [range(a, a + vec) for a in range(0, length, vec)]
         return [[(other, x) if along_k else (x, other) for x in line] for other in range(across) for line in lines]
+
+    def _check_places(self, starts: Sequence[int], loader: CpAsync | RegisterStaged) -> None:
+        """The first copy of a thread tells where its others go, as `CpAsyncLoader::kSteady` says."""
+        smem, threads, rows = loader.smem, self.schedule.threads, loader.smem.rows
+        along = len(starts) // rows  # copies of a row
+        if not starts or threads % along:
+            return
+        step, period = threads // along, (smem.mask + 1) << smem.shift
+        aligned = smem.pitch % ((smem.mask + 1) * CHUNK) == 0 and step & (step - 1) == 0
+        if smem.mask and step % period and not aligned:
+            return
+        for v, at in enumerate(starts):
+            below = v // threads * step
+            bits = smem.address(below, 0) - below * smem.pitch
+            assert at == (starts[v % threads] ^ bits) + below * smem.pitch
 
     @staticmethod
     def _check_vector(offsets: Sequence[int | None], width: int, alignment: int, size: int) -> None:

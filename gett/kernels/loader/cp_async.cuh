@@ -28,10 +28,17 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   static constexpr bool kFixed = !Traits::kKTable && !Traits::kKRagged;
   static constexpr bool kZeroFill = kFixed && LoaderTraits::kZeroFill;
   static_assert(kPer <= 32, "too many accesses a thread");
+  // Rows between a thread's accesses, where these are at one place in their rows. Then the place of the first one tells
+  // the others, if the swizzle of their rows is that of its row, or differs by bits that its row lacks.
+  typedef typename LoaderTraits::Layout Layout;
+  static constexpr int kRowStep = Traits::kThreads % kAlong ? 0 : Traits::kThreads / kAlong;
+  static constexpr bool kSteady = kRowStep > 0 && (Layout::kPeriod == 1 || kRowStep % Layout::kPeriod == 0 ||
+                                                   (Layout::kAligned && (kRowStep & (kRowStep - 1)) == 0));
 
   const Element* base_;
   typename Traits::Offset offset_[kPer];  // bytes, in 32 bits where the extent of the operand allows
   uint32 valid_;
+  uint32 first_;  // the place of the first access in a stage
 
   // Lanes follow the unit-stride mode first, so that the accesses of a warp coalesce.
   static GETT_DEVICE int mn_of(int v) { return LoaderTraits::kVecK ? v / kAlong : v % kAlong * kVec; }
@@ -40,6 +47,7 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   template <class Tile> GETT_DEVICE void init(const Params& p, const Element* base, const Tile& tile, int thread) {
     base_ = base;
     valid_ = 0;
+    first_ = opaque(smem_at(mn_of(thread), k_of(thread)));
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
       const int v = thread + i * Traits::kThreads;
@@ -63,7 +71,13 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
 
   static GETT_DEVICE uint32 smem_at(int mn, int k) {
     const int row = LoaderTraits::kMajorK ? mn : k, column = LoaderTraits::kMajorK ? k : mn;
-    return LoaderTraits::Layout::address(row, column * int(sizeof(Element)));
+    return Layout::address(row, column * int(sizeof(Element)));
+  }
+  // The place of access `i`.
+  GETT_DEVICE uint32 place(int i, int thread) const {
+    if constexpr (kSteady) return (first_ ^ Layout::bits(i * kRowStep)) + i * kRowStep * Layout::kPitch;
+    const int v = thread + i * Traits::kThreads;
+    return smem_at(mn_of(v), k_of(v));
   }
 
   // Issues the copies of one k-tile; `where` is the k-tile (boxed K) or its slot of the offset table (flattened K).
@@ -79,7 +93,7 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
       const int v = thread + i * Traits::kThreads;
       if (!kEven && v >= kTotal) continue;
       bool ok = (valid_ >> i) & 1;
-      const uint32 to = stage + smem_at(mn_of(v), k_of(v));
+      const uint32 to = stage + place(i, thread);
       const char* from = reinterpret_cast<const char*>(base) + offset_[i];
       if constexpr (kFixed) {
         if (ok) cp_async<kCopy, LoaderTraits::kCached>(to, from);
