@@ -134,7 +134,7 @@ struct RowStore : TableEpilogue<Traits, Index, Scheduler> {
     const int m = opaque(id.m), n = opaque(id.n);  // not kept through the main loop
     const int length = min(Traits::kRowLengthD, Index::d_remaining(p, m, n));
     store_rows<Traits, Index, Base::kThreads>(p, this->offsets_, smem_address(this->base_), length,
-                                              opaque(this->thread_));
+                                              opaque_below<Base::kThreads>(this->thread_));
   }
 };
 

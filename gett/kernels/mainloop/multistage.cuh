@@ -49,7 +49,7 @@ struct Multistage {
   Mma mma_[kBatchesPerWarp];
 
   GETT_DEVICE Multistage(char* smem, int thread)
-      : stages_(smem + Smem::kStages), thread_(opaque(thread)),
+      : stages_(smem + Smem::kStages), thread_(opaque_below<kThreads>(thread)),
         table_{reinterpret_cast<OffsetPair*>(smem + Smem::kKTable)} {}
 
   template <class Loader> GETT_DEVICE void fetch(Loader& load, const Params& p, int kt, uint32 stage) const {

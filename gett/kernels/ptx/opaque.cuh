@@ -25,6 +25,12 @@ GETT_DEVICE uint64 opaque(uint64 x) {
   asm volatile("" : "+l"(x));
   return x;
 }
+// A number of which the compiler knows that it is one of the first kCount, and no more: divisions need that.
+template <int kCount> GETT_DEVICE int opaque_below(int x) {
+  x = opaque(x);
+  __builtin_assume(0 <= x && x < kCount);
+  return x;
+}
 // The same object, of which the compiler keeps nothing that it has read before.
 template <class T> GETT_DEVICE const T& hidden(const T& x) {
   return *reinterpret_cast<const T*>(opaque(reinterpret_cast<uint64>(&x)));
