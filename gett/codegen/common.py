@@ -93,11 +93,15 @@ def raster_table(schedule: Schedule) -> ParamTable:
 
 
 def _raster(schedule: Schedule) -> tuple[int, list[int]]:
-    """Groups of rows of tiles that have as many rows, and the divisors: counts of clusters' tiles."""
     m, n = (-(-box.tiles // x) for box, x in zip((schedule.tiling.m, schedule.tiling.n), schedule.cluster, strict=True))
-    rows = min(schedule.scheduler.group_m, m)
-    divisors = (m * n, rows * n, rows, m % rows or rows, schedule.split_k)
-    return m // rows, [min(x, 2**31 - 1) for x in divisors]  # more tiles are refused
+    return raster(m, n, schedule.scheduler.group_m, schedule.split_k)
+
+
+def raster(tiles_m: int, tiles_n: int, group_m: int, slices: int) -> tuple[int, list[int]]:
+    """Groups of `group_m` rows of tiles that are whole, and the divisors that number tiles, which are clusters'."""
+    rows = min(group_m, tiles_m)
+    divisors = tiles_m * tiles_n, rows * tiles_n, rows, tiles_m % rows or rows, slices
+    return tiles_m // rows, [min(x, 2**31 - 1) for x in divisors]  # more tiles are refused
 
 
 def work_tiles(schedule: Schedule, tiles: int) -> tuple[dict[str, int], int]:

@@ -64,9 +64,9 @@ class Expr:
         if not self.args:
             return self.text
         x, y = self.args
-        if self.op in ("div", "mod") and y.op == "param":
-            return f"gett::fast_{self.op}({x.to_cpp()}, {y.text.removesuffix('.d')})"
         if self.op in ("div", "mod"):
+            if y.op == "param":
+                return f"gett::fast_{self.op}({x.to_cpp()}, {y.text.removesuffix('.d')})"
             return f"gett::tile_{self.op}<{y.to_cpp()}>({x.to_cpp()})"
         if self.op == "mul" and y.op == "param":
             return f"gett::wide({x.to_cpp()}, {y.to_cpp()})"

@@ -159,14 +159,13 @@ struct GroupedGemm {
     __syncthreads();
     char* const d = tile_.d + tile_.origin.d;
     const auto put = [&](int m, int n, Acc x) {
-      if (rows[m] == kInvalid || columns[n] == kInvalid) return;
+      if (!exists(rows[m] + columns[n])) return;
       *reinterpret_cast<ElementD*>(d + rows[m] + columns[n]) = convert<ElementD>(x);
     };
     if constexpr (Traits::kTensorCores) {
       mma.visit([&](int m, int n, Acc x, Acc y) {
         char* const to = d + rows[m] + columns[n];
-        const bool both = rows[m] != kInvalid && columns[n + 1] != kInvalid &&
-                          columns[n + 1] - columns[n] == int(sizeof(ElementD));
+        const bool both = exists(rows[m] + columns[n + 1]) && columns[n + 1] - columns[n] == int(sizeof(ElementD));
         if (both && reinterpret_cast<uint64>(to) % (2 * sizeof(ElementD)) == 0) {
           store_two(reinterpret_cast<ElementD*>(to), convert<ElementD>(x), convert<ElementD>(y));
         } else {

@@ -29,9 +29,9 @@ template <class Traits, bool kIsA> struct GroupedLoader {
       const int v = thread + i * Traits::kThreads;
       if (kTotal % Traits::kThreads && v >= kTotal) break;
       const int line = v / kAlong, at = v % kAlong * kVec;
-      const long long row = rows[kMajorK ? line : at], k = ks[kMajorK ? at : line];
-      const bool ok = row != kInvalid && k != kInvalid;
-      copy(stage + Layout::address(line, at * int(sizeof(Element))), base + (ok ? row + k : 0), ok);
+      const long long from = rows[kMajorK ? line : at] + ks[kMajorK ? at : line];
+      const bool ok = exists(from);
+      copy(stage + Layout::address(line, at * int(sizeof(Element))), base + (ok ? from : 0), ok);
     }
   }
 

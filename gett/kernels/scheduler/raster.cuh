@@ -15,27 +15,35 @@ GETT_DEVICE int divide(int n, const FastDiv& d) { return fast_div(n, d); }
 GETT_DEVICE int count_of(int d) { return d; }
 GETT_DEVICE int count_of(const FastDiv& d) { return int(d.d); }
 
+// Rows of tiles of a group: the first `whole_groups` groups have as many each. Tiles that the device counts would take
+// a division to know that.
+struct CountedTiles { int tiles_m, f[kRasterDivisors]; };
+template <class Params> GETT_DEVICE FastDiv rows_of(const Params& p, int group) {
+  return group < p.whole_groups ? p.f[kGroupRows] : p.f[kLastRows];
+}
+GETT_DEVICE int rows_of(const CountedTiles& p, int group) {
+  return min(p.tiles_m - group * p.f[kGroupRows], p.f[kGroupRows]);
+}
+
 // Tiles of one slice and batch have consecutive numbers. Among them, a group of rows of tiles is traversed together, so
-// that blocks that run at the same time share operands in L2. The first `whole_groups` groups have as many rows each.
+// that blocks that run at the same time share operands in L2.
 template <class Raster> GETT_DEVICE TileId locate_tile(const Raster& p, int block) {
   const int outer = divide(block, p.f[kBatchTiles]), tile = block - outer * count_of(p.f[kBatchTiles]);
   const int group = divide(tile, p.f[kGroupTiles]), inside = tile - group * count_of(p.f[kGroupTiles]);
-  const auto height = group < p.whole_groups ? p.f[kGroupRows] : p.f[kLastRows];
-  const int n = divide(inside, height), l = divide(outer, p.f[kSlices]);
-  const int m = group * count_of(p.f[kGroupRows]) + inside - n * count_of(height);
+  const auto rows = rows_of(p, group);
+  const int n = divide(inside, rows), l = divide(outer, p.f[kSlices]);
+  const int m = group * count_of(p.f[kGroupRows]) + inside - n * count_of(rows);
   return {m, n, l, outer - l * count_of(p.f[kSlices])};
 }
 // The same of so many tiles, whose K is whole.
 GETT_DEVICE TileId locate_tile(int tiles_m, int tiles_n, int group_m, int block) {
-  struct { int whole_groups, f[kRasterDivisors]; } q;
-  const int height = min(group_m, tiles_m);
-  q.whole_groups = tiles_m / height;
-  q.f[kBatchTiles] = tiles_m * tiles_n;
-  q.f[kGroupTiles] = height * tiles_n;
-  q.f[kGroupRows] = height;
-  q.f[kLastRows] = tiles_m - q.whole_groups * height;
-  q.f[kSlices] = 1;
-  return locate_tile(q, block);
+  CountedTiles tiles;
+  tiles.tiles_m = tiles_m;
+  tiles.f[kBatchTiles] = tiles_m * tiles_n;
+  tiles.f[kGroupTiles] = group_m * tiles_n;
+  tiles.f[kGroupRows] = group_m;
+  tiles.f[kSlices] = 1;
+  return locate_tile(tiles, block);
 }
 
 // The same for whole sums where kGroupL batches are visited together: `group_m` rows of tiles of each of them, then the

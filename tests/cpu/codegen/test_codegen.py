@@ -191,8 +191,8 @@ def test_a_kernel_uses_the_slots_that_it_packs(name: str, case: Case, dtype: str
         assert kernel.source.entries == ("gett_tiled", "gett_reduce")[: 1 + (schedule.split_k > 1)]
         assert text.count("__global__") == len(kernel.source.entries) == len(kernel.launches)
         named = re.findall(r" int (\w+);", text.partition("struct Params {")[2].partition("};")[0])
+        named = named[named.index("tiles_m") :]  # behind scalars
         launch = kernel.launches[0]
-        named = named[named.index("tiles_m") :]
         values = dict(zip(named, struct.unpack_from(f"<{len(named)}i", launch.params, 80), strict=True))
         assert values["extent_k"] == plan.extent_k == schedule.tiling.k.volume
         assert (values["tiles_m"], values["tiles_n"]) == (schedule.tiling.m.tiles, schedule.tiling.n.tiles)

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
+from gett.codegen.common import raster
+from gett.codegen.index import magic
 from tests.cpu.host_cuda import includes, run_host
 
-# Divisors as parameters have them (`gett.codegen.index.magic`), of the tiles of clusters of kClusterM rows.
 RASTER = r"""
 using namespace gett;
-FastDiv divisor(int d) {
-  uint32 shift = 0;
-  while ((1u << shift) < uint32(d)) ++shift;
-  return {uint32(d), uint32(((1ull << 32) * ((1ull << shift) - d)) / d + 1), shift};
-}
 struct Raster {
   int whole_groups;
   FastDiv f[kRasterDivisors];
-  Raster(int m, int n, int group_m) {
-    const int rows = min(group_m, m), last = m % rows ? m % rows : rows;
-    whole_groups = m / rows;
-    const int divisors[] = {m * n, rows * n, rows, last, 1};
-    for (int i = 0; i < kRasterDivisors; ++i) f[i] = divisor(divisors[i]);
-  }
 };
 """
 PROGRAM = r"""
 struct Params : Raster {
-  int tiles_m, tiles_n, group_m, tiles;
-  Params(int m, int n, int group_m) : Raster(m, n, group_m), tiles_m(m), tiles_n(n), group_m(group_m), tiles(m * n) {}
+  int tiles_m, tiles_n, tiles;
 };
 template <bool One, bool A> struct Traits {
   static constexpr int kClusterM = 1, kClusterN = 1, kTileDistance = 1;
   static constexpr bool kSplit = false, kPartialsAlongM = false, kOnePanel = One, kPanelA = A;
   static constexpr int kOrderedClusters = 0;
 };
-template <class Scheduler, bool kPanelA> void walk(int m, int n, int blocks) {
-  const Params p(m, n, kPanelA ? 1 : m);
+template <class Scheduler, bool kPanelA> void walk(const Raster& raster, int m, int n, int blocks) {
+  const Params p = {raster, m, n, m * n};
   int* made = (int*)calloc(m * n, sizeof(int));
   int once = 0, lines = 0, most = 0;
   gridDim.x = blocks;
@@ -94,7 +84,7 @@ int main() {
   float* const zero = (float*)calloc(4 * SHARES * CLUSTER_M, sizeof(float));
   const int all = left * K;
   const Params p = {
-      Raster((M + CLUSTER_M - 1) / CLUSTER_M, N, 2), M, N, 2, 1, clusters - left + 2 * SHARES, K, SHARES, all / SHARES,
+      RASTER, M, N, 2, 1, clusters - left + 2 * SHARES, K, SHARES, all / SHARES,
       all % SHARES, zero};
   for (int rank = 0; rank < CLUSTER_M; ++rank)
     for (int share = 0; share < SHARES; ++share) {
@@ -141,21 +131,52 @@ template <class Scheduler> void walk(const Params& p) {
 int main() {
   const int left = M * N % SHARES, all = left * K;
   gridDim.x = SHARES;
-  walk<StreamK<Shape>>({Raster(M, N, 2), M, N, 2, 1, M * N - left + 2 * SHARES, K, SHARES, all / SHARES, all % SHARES});
+  walk<StreamK<Shape>>({RASTER, M, N, 2, 1, M * N - left + 2 * SHARES, K, SHARES, all / SHARES, all % SHARES});
   printf("whole\n");
-  walk<PersistentRaster<Shape>>({Raster(M, N, 2), M, N, 2, 1, M * N, K, 0, 0, 0});
+  walk<PersistentRaster<Shape>>({RASTER, M, N, 2, 1, M * N, K, 0, 0, 0});
 }
 """
 # Tiles along a line, lines, blocks: the first of an H200, others with blocks left over and lines of one tile.
 SHAPES = ((1128, 3, 132), (9, 2, 132), (40, 6, 132), (30, 4, 131), (5, 4, 7), (7, 5, 6), (8, 1, 3), (1, 2, 2))
 
 
+def raster_text(tiles_m: int, tiles_n: int, group_m: int, slices: int = 1) -> str:
+    """What a kernel's argument says of so many tiles of clusters."""
+    whole, divisors = raster(tiles_m, tiles_n, group_m, slices)
+    text = ", ".join(f"{{{d}, {multiplier}u, {shift}}}" for d, multiplier, shift in map(magic, divisors))
+    return f"Raster{{{whole}, {{{text}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("tiles_m", "tiles_n", "group_m", "slices"),
+    [(7, 5, 3, 1), (6, 4, 3, 2), (2, 9, 8, 3), (1, 1, 1, 1), (8, 3, 8, 1), (9, 2, 1, 4)],
+)
+def test_counted_tiles_are_numbered_as_those_of_parameters(
+    tmp_path: Path, tiles_m: int, tiles_n: int, group_m: int, slices: int
+) -> None:
+    """Groups of rows, in them columns, in them rows; slices in turn."""
+    tiles = 2 * tiles_m * tiles_n * slices
+    text = f"""int main() {{
+  const Raster p = {raster_text(tiles_m, tiles_n, group_m, slices)};
+  for (int t = 0; t < {tiles}; ++t) {{
+    const TileId id = locate_tile(p, t), of = locate_tile({tiles_m}, {tiles_n}, {group_m}, t);
+    if (of.m != id.m || of.n != id.n || of.l != id.l * {slices} + id.slice || of.slice) return 1;
+    printf("%d %d %d %d\\n", id.l, id.slice, id.m, id.n);
+  }}
+}}
+"""
+    out = run_host(tmp_path, includes("scheduler/raster") + RASTER + text).decode()
+    found = [tuple(map(int, line.split())) for line in out.splitlines()]
+    every = itertools.product(range(2), range(slices), range(tiles_m), range(tiles_n))
+    assert found == sorted(every, key=lambda x: (*x[:2], x[2] // group_m, x[3], x[2]))
+
+
 @pytest.mark.parametrize("mode", ["plain", "lines", "one"])
 def test_every_tile_is_one_blocks(tmp_path: Path, mode: str) -> None:
     name, one = "PersistentRaster" if mode == "plain" else "PersistentPanel", int(mode == "one")
     calls = "".join(
-        f"walk<{name}<Traits<{one}, false>>, false>({tiles}, {lines}, {blocks});\n"
-        f"walk<{name}<Traits<{one}, true>>, true>({lines}, {tiles}, {blocks});\n"
+        f"walk<{name}<Traits<{one}, false>>, false>({raster_text(tiles, lines, tiles)}, {tiles}, {lines}, {blocks});\n"
+        f"walk<{name}<Traits<{one}, true>>, true>({raster_text(lines, tiles, 1)}, {lines}, {tiles}, {blocks});\n"
         for tiles, lines, blocks in SHAPES
     )
     out = run_host(tmp_path, includes("scheduler/persistent") + RASTER + PROGRAM.replace("CALLS", calls)).decode()
@@ -203,6 +224,7 @@ def test_shares_of_stream_k_are_equal_and_their_parts_are_added_in_order(
     tmp_path: Path, tiles: tuple[int, int], k_tiles: int, shares: int, cluster_m: int
 ) -> None:
     constants = {"M": tiles[0], "N": tiles[1], "K": k_tiles, "SHARES": shares, "CLUSTER_M": cluster_m}
+    constants["RASTER"] = raster_text(-(-tiles[0] // cluster_m), tiles[1], 2)
     defines = "".join(f"#define {name} {x}\n" for name, x in constants.items())
     out = run_host(tmp_path, includes("scheduler/parts_of_tile") + defines + RASTER + STREAM_K).decode()
     work: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
@@ -243,7 +265,7 @@ def test_k_tiles_of_operands_along_two_modes_are_those_of_the_shares(
     tmp_path: Path, tiles: tuple[int, int], k_tiles: int, shares: int
 ) -> None:
     """Each once and whole, neighbours in turn; and all of them in one block where no tile is divided."""
-    constants = {"M": tiles[0], "N": tiles[1], "K": k_tiles, "SHARES": shares}
+    constants = {"M": tiles[0], "N": tiles[1], "K": k_tiles, "SHARES": shares, "RASTER": raster_text(*tiles, 2)}
     defines = "".join(f"#define {name} {x}\n" for name, x in constants.items())
     out = run_host(tmp_path, includes("scheduler/k_tiles") + defines + RASTER + RS_K_TILES).decode()
     divided, whole = (
