@@ -67,7 +67,25 @@ class SmemLayout:
 
     def address(self, row: int, byte: int) -> int:
         """Byte address of byte `byte` of row `row`."""
-        return row * self.pitch + (byte ^ (((row >> self.shift) & self.mask) * CHUNK))
+        return row * self.pitch + (byte ^ self.bits(row))
+
+    def bits(self, row: int) -> int:
+        """How a row permutes its chunks: by which bits the numbers of its bytes are changed."""
+        return ((row >> self.shift) & self.mask) * CHUNK
+
+    def moved(self, first: int, rows: int) -> int:
+        """Address of the same byte `rows` rows behind that whose address is `first`, where these rows are steady."""
+        return (first ^ self.bits(rows)) + rows * self.pitch
+
+    def is_steady(self, step: int, *, lacked: bool) -> bool:
+        """Whether `moved` is right for multiples of `step` rows: it asks for an address and not for its row.
+
+        Args:
+            step: Rows.
+            lacked: Whether the rows that are moved from lack all bits of such multiples.
+        """
+        whole = step % ((self.mask + 1) << self.shift) == 0
+        return not self.mask or whole or (lacked and self.pitch % ((self.mask + 1) * CHUNK) == 0)
 
 
 def replays(addresses: Iterable[int], width: int) -> list[int]:

@@ -161,34 +161,38 @@ def walk_function(loader: CpAsync | RegisterStaged, tiling: Tiling, box: Box, bl
 
 
 def place_steps(
-    loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, block: int, size: int
+    loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, block: int, size: int, threads: int
 ) -> tuple[int, int]:
-    """Bytes and rows in shared memory between neighbours of a vector through registers, elements of `size` bytes.
+    """Rows and bytes of a row in shared memory between places that the first one of a thread tells.
 
-    There are none, (0, 0), where a vector's first place does not tell the others. It does where the swizzle of their
-    rows is that of its row, or differs by bits that the first rows of all vectors lack.
+    They are those of neighbours in a vector through registers, of `size` bytes each, or of a thread's copies by
+    `cp.async`. Both are 0 where the first place does not tell the others.
     """
+    s = loader.smem
+    if isinstance(loader, CpAsync):
+        step, left = divmod(
+            threads, (tiling.shape[2] if loader.major == "k" else block * tiling.batches) // loader.vector
+        )
+        return (step, 0) if not left and s.is_steady(step, lacked=step & (step - 1) == 0) else (0, 0)
     if not loader.walk:
         return 0, 0
-    (group, i), s = loader.walk[0], loader.smem
-    box, period = {"k": tiling.k, "mn": box_mn, "l": tiling.l}[group], (s.mask + 1) * CHUNK
+    group, i = loader.walk[0]
+    box = {"k": tiling.k, "mn": box_mn, "l": tiling.l}[group]
     assert box is not None
     if box.dims[i].box % loader.vector:
         return 0, 0
     step = box.prefix(i) * (block if group == "l" else 1)
     if (group == "k") == (loader.major == "k"):  # along a row
-        return (0, 0) if s.mask and step * size % period else (step * size, 0)
+        return (0, 0) if s.mask and step * size % ((s.mask + 1) * CHUNK) else (0, step * size)
     begins = step == 1 and (tiling.l is None or block % loader.vector == 0)  # first rows are multiples of a vector
-    whole = step % ((s.mask + 1) << s.shift) == 0
-    return (step * s.pitch, step) if whole or (begins and s.pitch % period == 0) or not s.mask else (0, 0)
+    return (step, 0) if s.is_steady(step, lacked=begins) else (0, 0)
 
 
 def _loader(
-    loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, block: int, element: str, size: int, cached: bool
+    loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, element: str, cached: bool, steps: tuple[int, int]
 ) -> tuple[Constants, list[str]]:
     """What an operand's loader is told: constants, then the types of its elements and of the layout of its tile."""
     s = loader.smem
-    place_step, row_step = place_steps(loader, tiling, box_mn, block, size)
     row = False  # whether the elements of a vector are neighbours in a shared-memory row
     if loader.walk and loader.walk[0][0] == loader.major:
         box, i = tiling.k if loader.major == "k" else box_mn, loader.walk[0][1]
@@ -199,8 +203,8 @@ def _loader(
         "kVecK": loader.vector_group == "k",
         "kVec": loader.vector,
         "kRowVectors": row,
-        "kPlaceStep": place_step,
-        "kRowStep": row_step,
+        "kRowStep": steps[0],
+        "kByteStep": steps[1],
         "kZeroFill": tiling.k.size < tiling.shape[2],
         "kCached": cached,
         "kTileElements": tiling.k.size * box_mn.size * tiling.batches,
@@ -227,7 +231,8 @@ def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]
     elements = factor_types(plan)
     for tensor, loader, box, element in zip((A, B), (loop.a, loop.b), (t.m, t.n), elements, strict=True):
         name, cached = "AB"[tensor], _is_cached(plan, schedule, tensor)
-        constants, types = _loader(loader, t, box, t.shape[tensor], element, plan.size(tensor), cached)
+        steps = place_steps(loader, t, box, t.shape[tensor], plan.size(tensor), schedule.threads)
+        constants, types = _loader(loader, t, box, element, cached, steps)
         loaders.append(struct(f"LoaderTraits{name}", constants, more=types).rstrip().replace("\n", "\n  "))
     mainloop = {
         "kStages": loop.stages,

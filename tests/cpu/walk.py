@@ -20,7 +20,6 @@ from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Schedule, Tiling
 from layouts.box import Box
 from layouts.modes import Strided
-from layouts.swizzle import CHUNK
 
 
 def element_offset(box: Box, tile: int, local: int, modes: Sequence[Strided], tensor: int, size: int) -> int | None:
@@ -118,7 +117,7 @@ class Walk:
         landed: set[tuple[int, int]] = set()
         starts: list[int] = []  # places of copies
         accesses = self._accesses(loader, s.tiling, box, block_mn)
-        steps = place_steps(loader, s.tiling, box, block_mn, size)
+        steps = place_steps(loader, s.tiling, box, block_mn, size, s.threads)
         for elements in accesses:
             offsets = []
             for mn, k in elements:
@@ -136,9 +135,10 @@ class Walk:
                 assert loader.vector * size in (4, 8, 16)
                 starts.append(at[0])
             elif steps != (0, 0):  # the first place tells the others
-                bits = [loader.smem.address(j * steps[1], 0) - j * steps[1] * loader.smem.pitch for j in range(len(at))]
-                assert at == [(at[0] ^ x) + j * steps[0] for j, x in enumerate(bits)]
-        self._check_places(starts, loader)
+                assert at == [loader.smem.moved(at[0], j * steps[0]) + j * steps[1] for j in range(len(at))]
+        if steps[0]:  # of copies: that of a thread's first one tells where its others go
+            for v, start in enumerate(starts):
+                assert start == loader.smem.moved(starts[v % s.threads], v // s.threads * steps[0])
         # What no access writes is zeroed beforehand, and so must be padding.
         for mn in range(block_mn * s.tiling.batches):
             for k in range(block_k):
@@ -163,21 +163,6 @@ class Walk:
         assert length % vec == 0
         lines = [range(a, a + vec) for a in range(0, length, vec)]
         return [[(other, x) if along_k else (x, other) for x in line] for other in range(across) for line in lines]
-
-    def _check_places(self, starts: Sequence[int], loader: CpAsync | RegisterStaged) -> None:
-        """The first copy of a thread tells where its others go, as `CpAsyncLoader::kSteady` says."""
-        smem, threads, rows = loader.smem, self.schedule.threads, loader.smem.rows
-        along = len(starts) // rows  # copies of a row
-        if not starts or threads % along:
-            return
-        step, period = threads // along, (smem.mask + 1) << smem.shift
-        aligned = smem.pitch % ((smem.mask + 1) * CHUNK) == 0 and step & (step - 1) == 0
-        if smem.mask and step % period and not aligned:
-            return
-        for v, at in enumerate(starts):
-            below = v // threads * step
-            bits = smem.address(below, 0) - below * smem.pitch
-            assert at == (starts[v % threads] ^ bits) + below * smem.pitch
 
     @staticmethod
     def _check_vector(offsets: Sequence[int | None], width: int, alignment: int, size: int) -> None:

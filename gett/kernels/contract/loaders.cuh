@@ -83,8 +83,8 @@ concept MultistageLoader =
     requires { LoaderTraits::kVecK; } &&             // whether vectors of the tensor run along K
     requires { LoaderTraits::kVec; } &&              // elements of a vector
     requires { LoaderTraits::kRowVectors; } &&       // whether a vector through registers stays one in a row
-    requires { LoaderTraits::kPlaceStep; } &&        // bytes between its elements, 0 where each has a place of its own
-    requires { LoaderTraits::kRowStep; } &&          // rows between them
+    requires { LoaderTraits::kRowStep; } &&          // rows between its elements, or a thread's copies by cp.async
+    requires { LoaderTraits::kByteStep; } &&         // bytes of a row between its elements
     requires { LoaderTraits::kZeroFill; } &&         // whether k of padding are zeroed at first
     requires { LoaderTraits::kCached; } &&           // whether cp.async of 16 bytes goes through the first cache
     requires { LoaderTraits::kTileElements; };       // elements of the box, without padding

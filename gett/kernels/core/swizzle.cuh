@@ -18,11 +18,13 @@ template <int kBytes> using HardwareSwizzle = Swizzle<kBytes / 16 - 1, 7>;
 // A tile of rows of kPitch bytes whose chunks are permuted by the number of the row.
 template <int Pitch, int Mask, int Shift> struct SwizzledTile {
   static constexpr int kPitch = Pitch;
-  static constexpr int kPeriod = (Mask + 1) << Shift;  // rows until chunks are permuted in the same way again
-  static constexpr bool kAligned = Pitch % ((Mask + 1) * 16) == 0;  // whether rows begin where the first chunk may be
-  // How row `row` permutes its chunks: what is added to the number of a byte without carry.
-  static GETT_DEVICE uint32 bits(int row) { return Swizzle<Mask, Shift>::bits(row); }
-  static GETT_DEVICE uint32 address(int row, int byte) { return uint32(row * Pitch + (byte ^ int(bits(row)))); }
+  static GETT_DEVICE uint32 address(int row, int byte) {
+    return uint32(row * Pitch + (byte ^ int(Swizzle<Mask, Shift>::bits(row))));
+  }
+  // The same byte `rows` rows behind that whose address is `first` (layouts/swizzle.py says for which rows).
+  static GETT_DEVICE uint32 moved(uint32 first, int rows) {
+    return (first ^ Swizzle<Mask, Shift>::bits(rows)) + rows * Pitch;
+  }
 };
 
 }  // namespace gett

@@ -28,12 +28,10 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   static constexpr bool kFixed = !Traits::kKTable && !Traits::kKRagged;
   static constexpr bool kZeroFill = kFixed && LoaderTraits::kZeroFill;
   static_assert(kPer <= 32, "too many accesses a thread");
-  // Rows between a thread's accesses, where these are at one place in their rows. Then the place of the first one tells
-  // the others, if the swizzle of their rows is that of its row, or differs by bits that its row lacks.
+  // Where the place of a thread's first access tells the others: they are at one place in their rows.
   typedef typename LoaderTraits::Layout Layout;
-  static constexpr int kRowStep = Traits::kThreads % kAlong ? 0 : Traits::kThreads / kAlong;
-  static constexpr bool kSteady = kRowStep > 0 && (Layout::kPeriod == 1 || kRowStep % Layout::kPeriod == 0 ||
-                                                   (Layout::kAligned && (kRowStep & (kRowStep - 1)) == 0));
+  static constexpr int kRowStep = LoaderTraits::kRowStep;
+  static_assert(kRowStep == 0 || kRowStep * kAlong == Traits::kThreads, "rows between a thread's accesses");
 
   const Element* base_;
   typename Traits::Offset offset_[kPer];  // bytes, in 32 bits where the extent of the operand allows
@@ -47,7 +45,7 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   template <class Tile> GETT_DEVICE void init(const Params& p, const Element* base, const Tile& tile, int thread) {
     base_ = base;
     valid_ = 0;
-    first_ = opaque(smem_at(mn_of(thread), k_of(thread)));
+    if constexpr (kRowStep > 0) first_ = opaque(smem_at(mn_of(thread), k_of(thread)));
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
       const int v = thread + i * Traits::kThreads;
@@ -75,7 +73,7 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   }
   // The place of access `i`.
   GETT_DEVICE uint32 place(int i, int thread) const {
-    if constexpr (kSteady) return (first_ ^ Layout::bits(i * kRowStep)) + i * kRowStep * Layout::kPitch;
+    if constexpr (kRowStep > 0) return Layout::moved(first_, i * kRowStep);
     const int v = thread + i * Traits::kThreads;
     return smem_at(mn_of(v), k_of(v));
   }

@@ -28,9 +28,10 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
   // Whether the validity of an access depends on the k-tile.
   static constexpr bool kNeedK = Traits::kKTable || Traits::kKRagged;
   // A vector whose elements stay neighbours in a row is stored as one. The place of the first one tells those of others
-  // that lie kPlaceStep bytes apart; else each element has a place of its own.
-  static constexpr int kPlaceStep = LoaderTraits::kPlaceStep;
-  static constexpr int kPlacesPerVector = LoaderTraits::kRowVectors || kPlaceStep ? 1 : kVec;
+  // that lie kRowStep rows apart, or kByteStep bytes of a row; else each element has a place of its own.
+  static constexpr int kRowStep = LoaderTraits::kRowStep, kByteStep = LoaderTraits::kByteStep;
+  static constexpr bool kSteps = kRowStep + kByteStep > 0;
+  static constexpr int kPlacesPerVector = LoaderTraits::kRowVectors || kSteps ? 1 : kVec;
   static constexpr int kPlaces = kSparing ? 1 : kPer * kPlacesPerVector;
   static_assert(kPer <= 32, "too many accesses a thread");
   static_assert(kBytes / kE <= 65536, "places are kept in 16 bits");
@@ -145,12 +146,12 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
       if (!kEven && thread + i * Traits::kThreads >= kTotal) continue;
       if constexpr (LoaderTraits::kRowVectors) {
         held_[i].store(to + place(p, i, 0, thread));
-      } else if constexpr (kPlaceStep > 0) {
+      } else if constexpr (kSteps) {
         const uint32 first = place(p, i, 0, thread) * kE;
 #pragma unroll
         for (int j = 0; j < kVec; ++j) {
-          char* const at = stage + (first ^ LoaderTraits::Layout::bits(j * LoaderTraits::kRowStep)) + j * kPlaceStep;
-          *reinterpret_cast<Element*>(at) = held_[i].x[j];
+          const uint32 at = LoaderTraits::Layout::moved(first, j * kRowStep) + j * kByteStep;
+          *reinterpret_cast<Element*>(stage + at) = held_[i].x[j];
         }
       } else {
 #pragma unroll
