@@ -3,14 +3,16 @@
 #pragma once
 #include "gett/core/types.cuh"
 #include "gett/core/vec.cuh"
+#include "gett/ptx/opaque.cuh"
 
 namespace gett {
 
 // The partial tile number `tile` of `tiles` in a slice of batch l. Tiles of one slice are neighbours in row-major
-// order, then come slices, then batches.
+// order, then come slices, then batches. The compiler must not see how the tile's place comes about: with several terms of
+// an address to rearrange it loses that neighbours are aligned, and stores them one by one.
 template <int kTileSize, class Params>
 GETT_DEVICE auto* partial_tile(const Params& p, int l, int slice, int tile, int tiles) {
-  return p.workspace + (((long long)l * p.split_k + slice) * tiles + tile) * kTileSize;
+  return p.workspace + opaque((((long long)l * p.split_k + slice) * tiles + tile) * kTileSize);
 }
 template <int kTileSize, class Params, class TileId> GETT_DEVICE auto* partial_tile(const Params& p, const TileId& id) {
   return partial_tile<kTileSize>(p, id.l, id.slice, id.m * p.tiles_n + id.n, p.tiles_m * p.tiles_n);
@@ -19,7 +21,7 @@ template <int kTileSize, class Params, class TileId> GETT_DEVICE auto* partial_t
 // The partial tile of the first or the second part of a share of stream-K, of one of the `blocks` blocks of a cluster.
 template <int kTileSize, class Params>
 GETT_DEVICE auto* partial_of_share(const Params& p, int share, int part, int rank, int blocks) {
-  return p.workspace + ((long long)(2 * share + part) * blocks + rank) * kTileSize;
+  return p.workspace + opaque(((long long)(2 * share + part) * blocks + rank) * kTileSize);
 }
 
 // The place of a row and a column in a partial tile, which runs along M or N as D does: so threads that store
@@ -42,7 +44,7 @@ GETT_DEVICE void store_partial_two(Acc* tile, int m, int n, Acc x, Acc y) {
 // The partial sums of a tile of outputs in a slice, for sums without a GEMM (kernel/stream_sum.cuh): slices of all
 // tiles.
 template <int kTileSize, class Params> GETT_DEVICE auto* partial_outputs(const Params& p, int slice, int tile) {
-  return p.workspace + ((long long)slice * p.tiles_o + tile) * kTileSize;
+  return p.workspace + opaque(((long long)slice * p.tiles_o + tile) * kTileSize);
 }
 
 }  // namespace gett

@@ -9,6 +9,7 @@
 #include "gett/core/workspace.cuh"
 #include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/linear_combination.cuh"
+#include "gett/ptx/opaque.cuh"
 #include "gett/ptx/warpgroup.cuh"
 #include "gett/scheduler/parts_of_tile.cuh"
 
@@ -83,7 +84,8 @@ GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
     }
     out.x[j] = op(x[j], c, [&](Acc sum) { return function(m, n, sum); });
   }
-  out.store(p.d + lt.d + mt.d + nt.d + Index::m_d(p, mt, at.m) + Index::n_d(p, nt, at.n));
+  // Hidden, so that the vector is stored as one (core/workspace.cuh).
+  out.store(p.d + opaque(lt.d + mt.d + nt.d + Index::m_d(p, mt, at.m) + Index::n_d(p, nt, at.n)));
 }
 
 }  // namespace gett
