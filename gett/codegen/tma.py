@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.ragged import clipped_rows, first_row, summed_rows
@@ -24,6 +25,7 @@ from layouts.tma import TmaMap
 # are not worth a cut.
 STORE_BYTES, LONG_BYTES = 8192, 32768
 MOST_WRITTEN = 24  # copies of a staged tile that are written out
+NO_ENDS: Mapping[int, str] = MappingProxyType({})
 LOOPED = 8  # more copies of a tile are a loop: one after the other, their places would take registers
 
 
@@ -63,18 +65,19 @@ def _count(made: TmaMap, dim: int) -> int:
     return made.halves if dim == 0 else 1
 
 
-def stage_copies(name: str, load: Tma) -> list[str]:
+def stage_copies(name: str, load: Tma, ends: Mapping[int, str] = NO_ENDS) -> list[str]:
     """C++ statements that issue the copies of operand `name` (`"a"` or `"b"`).
 
     In scope are its place `<name>` in shared memory, `bar`, `multicast_<name>`, `tile_k`, and the coordinates:
-    `t.<name>0` ... of the tile and `k.<name>0` ... of the k-tile.
+    `t.<name>0` ... of the tile and `k.<name>0` ... of the k-tile. `ends` are the extents of dimensions at which
+    and behind which no copy may begin (`ends_of`).
     """
     part = f"int(multicast_{name}.part)"
     if load.repeats and load.divided is None and load.copies > LOOPED:
-        return _loop(name, load, part)
+        return _loop(name, load, part, ends)
     calls = []
     for copy in copies(load):
-        coords = [f"t.{name}{d} + k.{name}{d}{f' + {x}' if x else ''}" for d, x in enumerate(copy.first)]
+        coords = [_coordinate(name, d, str(x) if x else "", ends) for d, x in enumerate(copy.first)]
         to = f"{name} + {copy.start}" if copy.start else name
         if load.divided is not None:
             to += f" + {part} * {copy.part_bytes}"
@@ -91,16 +94,38 @@ def stage_copies(name: str, load: Tma) -> list[str]:
     return calls
 
 
-def _loop(name: str, load: Tma, part: str) -> list[str]:
+def _coordinate(name: str, dim: int, step: str, ends: Mapping[int, str]) -> str:
+    """Where a copy begins, `step` behind the tile's first along a dimension; at the first instead of behind its end."""
+    first = f"t.{name}{dim} + k.{name}{dim}"
+    if not step:
+        return first
+    return f"{first} + ({first} + {step} < {ends[dim]} ? {step} : 0)" if dim in ends else f"{first} + {step}"
+
+
+def ends_of(load: Tma, table: ParamTable) -> dict[int, str]:
+    """The extents of the dimensions of a clipped map along which a copy may begin behind the tensor.
+
+    Where all of a copy lies outside, the hardware still touches the map's address. That of a clipped map lies before
+    the tensor, where there need be no memory. What such a copy brings from elsewhere is not stored.
+    """
+    made = load.map
+    if not made.base_offset:
+        return {}
+    steps = [max(x) for x in zip(*(copy.first for copy in copies(load)), strict=True)]
+    return {d: table.count(made.extents[d] * _count(made, d)).text for d, step in enumerate(steps) if step}
+
+
+def _loop(name: str, load: Tma, part: str, ends: Mapping[int, str]) -> list[str]:
     """Statements that issue the copies of `load.repeats`, the first of them fastest."""
-    coords = [f"t.{name}{d} + k.{name}{d}" for d in range(load.map.rank)]
+    steps: list[list[str]] = [[] for _ in range(load.map.rank)]
     to, heads, number, flat = name, [], [], 1
     for i, (dim, step, count) in enumerate(load.repeats):
         heads.append(f"#pragma unroll 1\n    for (int i{i} = 0; i{i} < {count}; ++i{i})")
-        coords[dim] += f" + i{i} * {step * _count(load.map, dim)}"
+        steps[dim].append(f"i{i} * {step * _count(load.map, dim)}")
         to += f" + i{i} * {flat * load.pitch}"
         number.append(f"i{i} * {flat}")
         flat *= count
+    coords = [_coordinate(name, d, " + ".join(x), ends) for d, x in enumerate(steps)]
     call = f"gett::tma_load({to}, &p.map_{name}, bar, {', '.join(coords)});"
     if load.blocks > 1:
         whose = f"({' + '.join(number)})" if load.copies % load.blocks == 0 else "tile_k"
@@ -296,7 +321,7 @@ def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[s
                 + "\n  }"
             )
         else:
-            calls += stage_copies(name, load)
+            calls += stage_copies(name, load, ends_of(load, table))
     rows: list[str] = []
     if schedule.scheduler.ragged == "k":
         sides = (("a", schedule.hopper.a.tma, plan.m), ("b", schedule.hopper.b.tma, plan.n))

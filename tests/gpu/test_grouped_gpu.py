@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from gett.runtime.driver import load_driver
 from gett.runtime.grouped import GroupedExecutable
 from gett.schedule.search.tma import multicast
 from gett.schedule.spec.schedule import Schedule
+from tests.gpu.guarded import guarded
 
 cupy = pytest.importorskip("cupy")
 
@@ -204,10 +206,27 @@ PERSISTENT = (  # subscripts, extents, axes of the operands in memory from the s
 )
 
 
-def laid(values: NDArray[Any], term: str, order: str | None) -> Any:
+def laid(values: NDArray[Any], term: str, order: str | None, put: Callable[[NDArray[Any]], Any] | None = None) -> Any:
     """An array on the device whose axes lie in memory in an order."""
     at = [term.index(x) for x in order or term]
-    return cupy.asarray(values.transpose(at).copy()).transpose(np.argsort(at))
+    return (put or cupy.asarray)(values.transpose(at).copy()).transpose(np.argsort(at))
+
+
+@pytest.mark.parametrize("at_end", [False, True], ids=["begin", "end"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("number", range(len(PERSISTENT)))
+def test_persistent_kernels_touch_nothing_beside_the_tensors(number: int, dtype: str, at_end: bool) -> None:
+    """Clipped maps have addresses before their tensors."""
+    subscripts, sizes, orders = PERSISTENT[number]
+    modes = ragged_modes(subscripts)
+    a, b = (integers(s, dtype, i) for i, s in enumerate(shapes(subscripts, sizes)[:2]))
+    put = partial(guarded, at_end=at_end)
+    x, y = (laid(v, t, o, put) for v, t, o in zip((a, b), modes.terms, orders or (None, None), strict=False))
+    for kind in ("random", "one"):
+        at = ends_of(kind, sizes["e"], sizes["t"])
+        out = put(np.full(shapes(subscripts, sizes)[2], 77, dtype))
+        gett.ragged(subscripts, x, y, put(at), out=out, precision="tf32" if dtype == "float32" else None)
+        assert np.array_equal(cupy.asnumpy(out), gett.ragged(subscripts, a, b, at))
 
 
 @pytest.mark.parametrize("kind", ["random", "one", "none", "even"])

@@ -124,6 +124,7 @@ SUMS = {
     "sums-batch": RaggedCase("tbk,tbn->ebkn", dict(FEW, b=2)),
     "sums-one": RaggedCase("tk,tn->ekn", dict(FEW, e=1)),
     "sums-words": RaggedCase("tk,tn->ekn", FEW, "float32", "tf32"),
+    "sums-wide": RaggedCase("tk,tn->ekn", dict(FEW, k=136, n=264), "float32", "tf32"),  # tiles end 3 copies behind it
     "sums-large": RaggedCase("tk,tn->ekn", dict(t=131072, e=64, k=2048, n=4096)),
 }
 OTHERS = {

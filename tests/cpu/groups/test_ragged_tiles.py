@@ -31,7 +31,7 @@ def test_tensor_maps_and_wgmma_take_it(name: str) -> None:
     found = schedules(case)
     assert found
     for s in found:
-        assert s.kind == ("wgmma tf32" if name in ("fragments", "sums-words") else "wgmma ss")
+        assert s.kind == ("wgmma tf32" if name in ("fragments", "sums-words", "sums-wide") else "wgmma ss")
         assert s.smem.size + table_bytes(case.count) <= facts.smem_per_block
         assert scheduler_of(s).row_length == (3 if name.endswith("inside") else 1)
         for role, made in tensor_maps(s).items():
