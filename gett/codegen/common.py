@@ -126,12 +126,13 @@ def finish_kernel(
     names: Mapping[str, int],
     maps: tuple[tuple[str, int, TensorMapSpec], ...] = (),
     reduce_blocks: int = 0,
+    cache_bytes: int = 0,
 ) -> Kernel:
     """The launches of a rendered main kernel and, under split-K and stream-K, of the kernel that adds partial tiles.
 
     The text has the entry `name`, whose argument is `packed`, with named integers and slots of tensor maps. `tiles`
     counts those of all batches; under stream-K, those that are divided. `reduce_blocks` are the blocks of the second
-    kernel that a multiprocessor must hold, 0 where the compiler may choose.
+    kernel that a multiprocessor must hold, 0 where the compiler may choose. `cache_bytes` are what the first one needs.
 
     Raises:
         ScheduleError: The grid is too large.
@@ -141,7 +142,8 @@ def finish_kernel(
     slots = pointer_slots(contraction, names, schedule.adds_parts)
     scalars = scalar_slots(contraction.dtype)
     entries = [name]
-    launches = [Launch(name, grid, (threads, 1, 1), schedule.smem.size, packed, slots, maps, scalars)]
+    main = Launch(name, grid, (threads, 1, 1), schedule.smem.size, packed, slots, maps, scalars, (), cache_bytes)
+    launches = [main]
     if schedule.adds_parts:
         bounds = f"{REDUCE_THREADS}, {reduce_blocks}" if reduce_blocks else f"{REDUCE_THREADS} GETT_MIN_BLOCKS"
         vectors = schedule.tiling.m.size * schedule.tiling.n.size // schedule.epilogue.store.vector

@@ -41,8 +41,10 @@ from gett.codegen.traits import (
     tile_shape,
 )
 from gett.hw.archs import arch_facts
+from gett.hw.device import nearest
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.mainloops.kind import Constants
+from gett.schedule.mainloops.multistage import cache_bytes, resident_blocks
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Schedule, Tiling
 from layouts.box import Box
@@ -90,6 +92,9 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
         # Where the compiler chose, it might spill. Both kernels would be compiled again, with few blocks of the first.
         reduce_blocks = REDUCE_BLOCKS
     params = declare_params(contraction, names, table, factors=factor_types(plan))
+    # By itself the compiler saves registers for more blocks than that, at the price of instructions side by side.
+    facts = arch_facts(schedule.arch)
+    resident = resident_blocks(plan, schedule, facts, nearest(facts).multistage.factors.registers)
     s = schedule.smem
     places = {"kStaging": s.staging, "kKTable": s.k_table, "kOffsets": s.offsets}
     mainloop, mma = ("mma_sync", "WarpMma") if loop.tensor_cores else ("simt", "SimtMma")
@@ -102,12 +107,12 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
         f"typedef gett::Multistage<MainloopTraits, Offsets, gett::{mma}<MainloopTraits>, Smem> Mainloop;\n"
         "typedef gett::PaddedEpilogue<EpilogueTraits, Offsets, Scheduler, Smem> Epilogue;\n"
         "typedef gett::MultistageGemm<Mainloop, Epilogue, Scheduler, Offsets> Kernel;\n\n"
-        f"{entry('gett_tiled', 'Kernel::run', 'Kernel::kThreads GETT_MIN_BLOCKS')}"
+        f"{entry('gett_tiled', 'Kernel::run', f'Kernel::kThreads GETT_MIN_BLOCKS_OF({resident})')}"
     )
     packed, blocks = pack_params(names, table, extras=len(contraction.extras)), (grid, 1, 1)
     return finish_kernel(
         schedule, contraction, "gett_tiled", text, blocks, schedule.threads, tiles, packed, names,
-        reduce_blocks=reduce_blocks,
+        reduce_blocks=reduce_blocks, cache_bytes=cache_bytes(plan, loop, facts),
     )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ class Launch:
     # (role, base, bytes) of roles whose tensor lies that far behind the address of another role, or of itself: copies
     # in the workspace, pieces of tensors.
     moved: tuple[tuple[str, str, int], ...] = ()
+    cache_bytes: int = 0  # of an SM's first cache that the kernel's copies need; 0 where that does not matter
 
 
 @dataclass(frozen=True, slots=True)

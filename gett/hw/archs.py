@@ -21,6 +21,9 @@ from gett.errors import ScheduleError
 
 KIB = 1024
 MIB = 1 << 20
+_SMEM_SIZES = tuple(x * KIB for x in (8, 16, 32, 64, 100, 132, 164, 196, 228))
+"""Sizes that the shared memory of an SM takes, as far as it has so much (compute capabilities 8.0 to 12.0)."""
+_CACHE_ALONE = 28 * KIB  # of what an SM's first cache and its shared memory have together, the first cache's at least
 WORKSPACE_LIMIT = 1024 * MIB
 """Most bytes of workspace that a call asks for where its user says nothing."""
 
@@ -67,6 +70,12 @@ class ArchFacts:
     mma_sync_share: float = 1.0
     workspace_limit: int = WORKSPACE_LIMIT
     link_tbps: float = 0.025
+
+    def smem_for(self, needed: int, kept: int = 0) -> int:
+        """The size of an SM's shared memory that holds so many bytes and leaves the first cache `kept`, if it can."""
+        sizes = [x for x in _SMEM_SIZES if x <= self.smem_per_sm]
+        most = max((x for x in sizes if self.smem_per_sm + _CACHE_ALONE - x >= kept), default=sizes[0])
+        return min((x for x in sizes if x >= min(needed, most)), default=self.smem_per_sm)
 
     @property
     def tensor_tflops(self) -> Mapping[str, float]:

@@ -22,6 +22,7 @@ class MmaSyncRates:
         register_stage_clocks: A warp's load to registers, and its store of one element to shared memory.
         issue_per_clock: Instructions.
         overlap: Exponent of the norm in which the clocks of the units add up.
+        kept_bytes: Of the first cache, that each operand in short copies is to have.
     """
 
     tensor_share: float
@@ -33,6 +34,7 @@ class MmaSyncRates:
     register_stage_clocks: float
     issue_per_clock: float
     overlap: float
+    kept_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

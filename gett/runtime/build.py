@@ -55,7 +55,8 @@ def load_executable(plan: GemmPlan, compiled: CompiledKernel) -> GpuExecutable:
 
     schedule = compiled.schedule
     roles = plan_in_roles(plan, schedule)
-    made = GpuExecutable(roles, schedule, compiled.kernel, compiled.cubin, CupyHost(), load_driver())
+    facts = device_facts().planning
+    made = GpuExecutable(roles, schedule, compiled.kernel, compiled.cubin, CupyHost(), load_driver(), facts)
     made.measured = compiled.measured
     return made
 

@@ -27,7 +27,9 @@ CAPTURE_RELAXED = 2  # CUstreamCaptureMode: what might disturb a capture is allo
 
 # CUfunction_attribute values.
 ATTRIBUTE_SHARED_BYTES = 1
+ATTRIBUTE_REGISTERS = 4
 ATTRIBUTE_MAX_DYNAMIC_SMEM = 8
+ATTRIBUTE_SMEM_CARVEOUT = 9
 
 
 class LaunchConfig(ctypes.Structure):

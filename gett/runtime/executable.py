@@ -16,6 +16,7 @@ from typing import Any
 
 from gett.codegen.records import Kernel
 from gett.errors import DeviceError, OptionError
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
 from gett.runtime.device import Host, Memory, Stream
 from gett.runtime.driver import ERROR_INVALID_CONTEXT, DriverApi
@@ -76,7 +77,14 @@ class GpuExecutable:
     )
 
     def __init__(
-        self, plan: GemmPlan, schedule: Schedule | None, kernel: Kernel, cubin: bytes, host: Host, driver: DriverApi
+        self,
+        plan: GemmPlan,
+        schedule: Schedule | None,
+        kernel: Kernel,
+        cubin: bytes,
+        host: Host,
+        driver: DriverApi,
+        facts: ArchFacts | None = None,
     ) -> None:
         self.plan, self.schedule, self.kernel = plan, schedule, kernel
         self.workspace_bytes = kernel.workspace_bytes
@@ -93,6 +101,9 @@ class GpuExecutable:
         for launch in kernel.launches:
             needed[launch.entry] = max(needed[launch.entry], launch.smem_bytes)
         functions = {entry: self._module.function(entry, smem) for entry, smem in needed.items()}
+        if facts is not None:
+            for launch in kernel.launches:
+                self._module.divide(launch, facts)
 
         block = self._block = ArgumentBlock(driver, kernel, functions)
         self._words, self._calls, self._streams, self._maps = block.words, block.calls, block.streams, block.maps

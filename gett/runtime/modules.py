@@ -1,6 +1,6 @@
 """Cubins that are loaded on a device: each once, for all executables that use it, until nobody does.
 
-Knows handles and shared-memory limits, no plans and no arguments.
+Knows handles and shares of an SM's memory, no plans and no arguments.
 """
 
 from __future__ import annotations
@@ -8,16 +8,25 @@ from __future__ import annotations
 import threading
 import weakref
 
+from gett.codegen.records import Launch
+from gett.hw.archs import ArchFacts
+from gett.runtime.carveout import carveout
 from gett.runtime.device import CupyHost, Host
-from gett.runtime.driver import ATTRIBUTE_MAX_DYNAMIC_SMEM, ATTRIBUTE_SHARED_BYTES, DriverApi
+from gett.runtime.driver import (
+    ATTRIBUTE_MAX_DYNAMIC_SMEM,
+    ATTRIBUTE_REGISTERS,
+    ATTRIBUTE_SHARED_BYTES,
+    ATTRIBUTE_SMEM_CARVEOUT,
+    DriverApi,
+)
 
 _DEFAULT_SMEM = 48 * 1024  # what a block gets without opting in, static and dynamic together
 
 
 class LoadedModule:
-    """A cubin in a device's context. Functions are found once; their shared-memory limit only ever grows.
+    """A cubin in a device's context. Functions are found once; what shared memory they may have only ever grows.
 
-    Two executables may share a kernel and differ in shared memory, and the limit belongs to the kernel.
+    Two executables may share a kernel and differ in shared memory, and limit and carveout belong to the kernel.
     """
 
     def __init__(self, driver: DriverApi, cubin: bytes) -> None:
@@ -26,6 +35,7 @@ class LoadedModule:
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
         self._functions: dict[str, int] = {}
         self._smem: dict[str, int] = {}
+        self._carveouts: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def function(self, name: str, smem_bytes: int) -> int:
@@ -45,6 +55,18 @@ class LoadedModule:
                 self.driver.set_function_attribute(handle, ATTRIBUTE_MAX_DYNAMIC_SMEM, smem_bytes, what)
                 self._smem[name] = smem_bytes
             return handle
+
+    def divide(self, launch: Launch, facts: ArchFacts) -> None:
+        """Have a launch's kernel share an SM's memory with the first cache as its copies need (`carveout`)."""
+        if not launch.cache_bytes:
+            return
+        with self._lock:
+            handle = self._functions[launch.entry]
+            wanted = carveout(launch, self.driver.get_function_attribute(handle, ATTRIBUTE_REGISTERS), facts)
+            if wanted > self._carveouts.get(launch.entry, 0):
+                what = f"kernel {launch.entry!r} prefers {wanted} % of shared memory"
+                self.driver.set_function_attribute(handle, ATTRIBUTE_SMEM_CARVEOUT, wanted, what)
+                self._carveouts[launch.entry] = wanted
 
 
 _modules: dict[tuple[int, bytes], LoadedModule] = {}

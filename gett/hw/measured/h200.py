@@ -163,6 +163,7 @@ MODEL = DeviceModel(
             register_stage_clocks=2.4,
             issue_per_clock=3.7,
             overlap=2.3,
+            kept_bytes=46 << 10,  # 56 of 196 schedules are faster by 3 %, up to twice as fast, and 6 slower
         ),
         tile=MmaSyncTile(
             sync_clocks=68.0,

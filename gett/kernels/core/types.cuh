@@ -4,11 +4,11 @@
 
 #define GETT_DEVICE __device__ __forceinline__
 
-// Stands at the end of a kernel's launch bounds. If the compiler's own choice of resident blocks makes a kernel spill,
-// it is compiled again with GETT_ONE_BLOCK. GETT_MIN_BLOCKS_OF asks for a number of them.
-#ifdef GETT_ONE_BLOCK
+// Stand at the end of a kernel's launch bounds. With GETT_MIN_BLOCKS the compiler chooses how many blocks are resident,
+// GETT_MIN_BLOCKS_OF asks for a number of them. If a kernel spills, it is compiled again with GETT_FEWER_BLOCKS.
+#ifdef GETT_FEWER_BLOCKS
 #define GETT_MIN_BLOCKS , 1
-#define GETT_MIN_BLOCKS_OF(n) , 1
+#define GETT_MIN_BLOCKS_OF(n) , ((n) > 1 ? (n) - 1 : 1)
 #else
 #define GETT_MIN_BLOCKS
 #define GETT_MIN_BLOCKS_OF(n) , n

@@ -17,7 +17,7 @@ from gett.hw.device import nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest
-from gett.schedule.mainloops.multistage import multistage_registers
+from gett.schedule.mainloops.multistage import blocks_of, resident_blocks
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import PARTS, Schedule, Tiling
 from layouts.access import alignment_of_boxes, run_of_boxes
@@ -76,7 +76,7 @@ class MultistageCost:
             wishes = (f * facts.sm_count // 2 // tiles for f in factors)
             splits = even_splits((min(wish, t.k.tiles // 2) for wish in wishes), t.k.tiles)
         # Slices that are meant to run at once take twice the time where one block fewer is resident.
-        some, sure = (self._resident_of(s, share) for share in (self.factors.registers, 1.0))
+        some, sure = (resident_blocks(self.plan, s, self.facts, share) for share in (self.factors.registers, 1.0))
         # Tensor cores on batches side by side, whose operands both pass through registers, take those of the limits.
         loop, k_tile = s.multistage, self._k_tile(s, cost_a, cost_b)
         both = loop.a.through_registers and loop.b.through_registers
@@ -96,7 +96,7 @@ class MultistageCost:
 
     def at_once(self, s: Schedule) -> int:
         """Blocks of a schedule that surely run at once."""
-        return self.facts.sm_count * self._resident_of(s, 1.0)
+        return self.facts.sm_count * resident_blocks(self.plan, s, self.facts)
 
     def partial_bytes(self, t: Tiling) -> int:
         """Bytes of the partial sums of a tile, padding included."""
@@ -151,7 +151,7 @@ class MultistageCost:
         busy = self._busy(self._units(*arithmetic, loads, elements * size / 64, fetched))
         threads = threads if batches == 1 else of_batch
         registers = 48 + bm * bn * max(size, 4) // 4 // of_batch
-        most = self._resident(registers, factors.registers, threads, 2 * (bm + bn) * bk * size)
+        most = blocks_of(facts, int(factors.registers * registers) + 1, threads, 2 * (bm + bn) * bk * size)
         start = tile.block_clocks / most
         if batches > 1 or tiles < 2 * facts.sm_count:  # K may be in slices
             start = min(start, tile.block_clocks - tile.launched_clocks)
@@ -314,18 +314,6 @@ class MultistageCost:
         if self.tensor_cores:
             return 1.0
         return 1.0 + self.factors.few_warps / max(1.0, threads / 128) ** 2
-
-    def _resident_of(self, s: Schedule, share: float) -> int:
-        """Blocks of a schedule that a multiprocessor holds where kernels take a share of the expected registers."""
-        registers = multistage_registers(s.tiling, s.multistage, self.size)
-        return self._resident(registers, share, s.threads, s.smem.size)
-
-    def _resident(self, registers: int, share: float, threads: int, smem: int) -> int:
-        """Blocks of so many threads and bytes that a multiprocessor holds, where kernels take a share of registers."""
-        facts = self.facts
-        each = -(-min(255, int(share * registers) + 1) // 8) * 8
-        by_registers, by_smem = facts.regs_per_sm // (each * threads), facts.smem_per_sm // (smem + 1024)
-        return max(1, min(by_smem, by_registers, facts.threads_per_sm // threads, facts.blocks_per_sm))
 
     def _memory_us(self, read: float, written: float) -> float:
         """Microseconds of device memory for so many bytes of A and B, and of D and C, at copy speed."""

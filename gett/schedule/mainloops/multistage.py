@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gett.hw.archs import KIB, ArchFacts
+from gett.hw.device import nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.mainloops.kind import MainloopKind
@@ -13,6 +15,7 @@ from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 from gett.schedule.spec.vectors import operand_dims, row_vector, widest_vector
+from layouts.swizzle import CHUNK
 
 REGISTER_LIMIT = 252  # registers of the fit that a thread may need; it has 255
 
@@ -23,6 +26,12 @@ ACCESS_LIMIT = 24
 def warp_step(tensor_cores: bool) -> tuple[int, int]:
     """What a warp's rows and columns are multiples of."""
     return (16, 8) if tensor_cores else (4, 8)
+
+
+def short_copies(plan: GemmPlan, loop: Multistage) -> int:
+    """How many operands come by `cp.async` of fewer than 16 bytes, and so through the first cache."""
+    copied = ((A, loop.a), (B, loop.b))
+    return sum(isinstance(x, CpAsync) and x.vector * plan.size(tensor) < CHUNK for tensor, x in copied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,25 @@ def multistage_registers(tiling: Tiling, loop: Multistage, size: int) -> int:
     if loop.tensor_cores and size == 4 and k == 32:  # fragments exist twice, as they are and rounded to TF32
         need += 60
     return int(need)
+
+
+def cache_bytes(plan: GemmPlan, loop: Multistage, facts: ArchFacts) -> int:
+    """Of an SM's first cache, what short copies need: each sector that one of them fetches serves later ones, too."""
+    return short_copies(plan, loop) * nearest(facts).multistage.rates.kept_bytes
+
+
+def blocks_of(facts: ArchFacts, registers: int, threads: int, smem: int, kept: int = 0) -> int:
+    """Blocks of so many threads and bytes that an SM holds; its first cache keeps `kept` bytes of what it shares."""
+    shared = facts.smem_for(facts.smem_per_sm, kept) if kept else facts.smem_per_sm
+    by_registers = facts.regs_per_sm // (-(-min(255, registers) // 8) * 8 * threads)
+    return max(1, min(shared // (smem + KIB), by_registers, facts.threads_per_sm // threads, facts.blocks_per_sm))
+
+
+def resident_blocks(plan: GemmPlan, s: Schedule, facts: ArchFacts, share: float = 1.0) -> int:
+    """Blocks of a schedule that an SM holds where its kernel takes a share of the expected registers."""
+    loop = s.multistage
+    registers = multistage_registers(s.tiling, loop, itemsize(plan.contraction.dtype))
+    return blocks_of(facts, int(share * registers) + 1, s.threads, s.smem.size, cache_bytes(plan, loop, facts))
 
 
 def accesses(x: Lowered) -> Reasons:
