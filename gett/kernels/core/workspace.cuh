@@ -8,8 +8,8 @@
 namespace gett {
 
 // The partial tile number `tile` of `tiles` in a slice of batch l. Tiles of one slice are neighbours in row-major
-// order, then come slices, then batches. The compiler must not see how the tile's place comes about: with several terms of
-// an address to rearrange it loses that neighbours are aligned, and stores them one by one.
+// order, then come slices, then batches. The compiler must not see how the tile's place comes about: with several terms
+// of an address to rearrange it loses that neighbours are aligned, and stores them one by one.
 template <int kTileSize, class Params>
 GETT_DEVICE auto* partial_tile(const Params& p, int l, int slice, int tile, int tiles) {
   return p.workspace + opaque((((long long)l * p.split_k + slice) * tiles + tile) * kTileSize);

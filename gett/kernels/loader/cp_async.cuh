@@ -89,12 +89,12 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
       const int v = thread + i * Traits::kThreads;
-      if (!kEven && v >= kTotal) continue;
+      if (!kEven && !kFixed && v >= kTotal) continue;
       bool ok = (valid_ >> i) & 1;
       const uint32 to = stage + place(i, thread);
       const char* from = reinterpret_cast<const char*>(base) + offset_[i];
       if constexpr (kFixed) {
-        if (ok) cp_async<kCopy, LoaderTraits::kCached>(to, from);
+        cp_async_if<kCopy, LoaderTraits::kCached>(ok, to, from);
       } else {
         const int k = k_of(v);
         if constexpr (Traits::kKTable) {

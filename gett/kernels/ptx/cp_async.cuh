@@ -22,6 +22,17 @@ template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async(uint32 to, 
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(Bytes) : "memory");
   }
 }
+// Copies Bytes, or does nothing. A branch around a copy would cost more than the predicate: each of its sides waits for
+// earlier reads of shared memory.
+template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async_if(bool ok, uint32 to, const void* from) {
+  if constexpr (Bytes == 16 && !kCached) {
+    asm volatile("{\n.reg .pred ok;\nsetp.ne.b32 ok, %2, 0;\n@ok cp.async.cg.shared.global.L2::128B [%0], [%1], 16;\n}"
+                 ::"r"(to), "l"(from), "r"(int(ok)) : "memory");
+  } else {
+    asm volatile("{\n.reg .pred ok;\nsetp.ne.b32 ok, %3, 0;\n@ok cp.async.ca.shared.global [%0], [%1], %2;\n}"
+                 ::"r"(to), "l"(from), "n"(Bytes), "r"(int(ok)) : "memory");
+  }
+}
 // Arrives at an mbarrier when all copies that this thread has issued so far have landed.
 GETT_DEVICE void cp_async_mbarrier_arrive(uint32 bar) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");

@@ -18,6 +18,7 @@ template <int Bytes> void cp_async(uint32 to, const void* from, bool ok) {
   if (ok) memcpy(shared_memory + to, from, Bytes); else memset(shared_memory + to, 0, Bytes);
 }
 template <int Bytes> void cp_async(uint32 to, const void* from) { cp_async<Bytes>(to, from, true); }
+template <int Bytes> void cp_async_if(bool ok, uint32 to, const void* from) { if (ok) cp_async<Bytes>(to, from); }
 inline void cp_async_mbarrier_arrive(uint32) {}
 
 template <int Pending> void cp_async_wait() {}
