@@ -51,6 +51,8 @@ from layouts.box import Box
 from layouts.modes import Strided, volume
 from layouts.swizzle import CHUNK
 
+LEAST_REGISTERS = 64  # of a thread that launch bounds may leave: with fewer, mma of float64 does not compile
+
 # Tiles that read an operand. On an H200 33 of 80 operands with 16 or more are faster by 3 %, up to 3.6 times, and one
 # is slower; where one tile reads it, up to 1.9 times slower.
 FEWEST_READS = 16
@@ -95,6 +97,7 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
     # By itself the compiler saves registers for more blocks than that, at the price of instructions side by side.
     facts = arch_facts(schedule.arch)
     resident = resident_blocks(plan, schedule, facts, nearest(facts).multistage.factors.registers)
+    resident = min(resident, facts.regs_per_sm // (LEAST_REGISTERS * schedule.threads))
     s = schedule.smem
     places = {"kStaging": s.staging, "kKTable": s.k_table, "kOffsets": s.offsets}
     mainloop, mma = ("mma_sync", "WarpMma") if loop.tensor_cores else ("simt", "SimtMma")

@@ -33,11 +33,11 @@ CONTRACT = ("--std=c++20", "--define-macro=GETT_CONTRACT")
 
 # Macros with which a kernel that has faults is compiled again, one after the other. Each serves texts that have the
 # words that follow it (`gett/kernels/core/types.cuh`). For more resident blocks ptxas gives up registers, now and then
-# at the price of a few spills. Launch bounds that end in `GETT_MIN_BLOCKS` then ask for one block, those that end in
-# `GETT_MIN_BLOCKS_OF` for one block fewer. With the second macro the headers keep less in registers.
-FEWER_BLOCKS = "--define-macro=GETT_FEWER_BLOCKS"
+# at the price of a few spills. Launch bounds that end in `GETT_MIN_BLOCKS`, or its like, then ask for one block. With
+# the second macro the headers keep less in registers.
+ONE_BLOCK = "--define-macro=GETT_ONE_BLOCK"
 SPARING = "--define-macro=GETT_SPARING"
-_AGAIN = ((FEWER_BLOCKS, "GETT_MIN_BLOCKS"), (SPARING, '#include "gett/'))
+_AGAIN = ((ONE_BLOCK, "GETT_MIN_BLOCKS"), (SPARING, '#include "gett/'))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@
 #define GETT_DEVICE __device__ __forceinline__
 
 // Stand at the end of a kernel's launch bounds. With GETT_MIN_BLOCKS the compiler chooses how many blocks are resident,
-// GETT_MIN_BLOCKS_OF asks for a number of them. If a kernel spills, it is compiled again with GETT_FEWER_BLOCKS.
-#ifdef GETT_FEWER_BLOCKS
+// GETT_MIN_BLOCKS_OF asks for a number of them. If a kernel spills, it is compiled again with GETT_ONE_BLOCK.
+#ifdef GETT_ONE_BLOCK
 #define GETT_MIN_BLOCKS , 1
-#define GETT_MIN_BLOCKS_OF(n) , ((n) > 1 ? (n) - 1 : 1)
+#define GETT_MIN_BLOCKS_OF(n) , 1
 #else
 #define GETT_MIN_BLOCKS
 #define GETT_MIN_BLOCKS_OF(n) , n

@@ -16,7 +16,7 @@ from gett.codegen.render import render_kernel
 from gett.errors import SpillError
 from gett.ir.gemm import make_gemm_plan
 from gett.jit import resources
-from gett.jit.compile import FEWER_BLOCKS, OPTIONS, SPARING, compile_uncached
+from gett.jit.compile import ONE_BLOCK, OPTIONS, SPARING, compile_uncached
 from gett.jit.nvrtc import Outcome
 from gett.jit.ptxas import find_faults
 from gett.schedule.search.select import candidates
@@ -182,9 +182,9 @@ ptxas info    : Used 128 registers
     ("kernels", "turns"),
     [
         (FIXED, [[SPARING]]),
-        (BLOCKS.format("main_one"), [[FEWER_BLOCKS], [SPARING]]),
-        (BLOCKS.format("main_one") + BLOCKS.format("reduce"), [[FEWER_BLOCKS], [SPARING]]),
-        (FIXED + BLOCKS.format("reduce"), [[FEWER_BLOCKS, SPARING]]),  # the first alone would give the same main kernel
+        (BLOCKS.format("main_one"), [[ONE_BLOCK], [SPARING]]),
+        (BLOCKS.format("main_one") + BLOCKS.format("reduce"), [[ONE_BLOCK], [SPARING]]),
+        (FIXED + BLOCKS.format("reduce"), [[ONE_BLOCK, SPARING]]),  # the first alone would give the same main kernel
     ],
     ids=["fixed", "blocks", "both", "the sum of slices alone"],
 )
@@ -197,7 +197,7 @@ def test_a_poor_kernel_is_compiled_again_where_that_can_change_it(
         version, architectures = (13, 0), (90,)
 
         def compile(self, text: str, name: str, headers: object, options: list[str]) -> Outcome:
-            given.append([x for x in options if x in (FEWER_BLOCKS, SPARING)])
+            given.append([x for x in options if x in (ONE_BLOCK, SPARING)])
             return Outcome("", SPILLING, b"", "")
 
     monkeypatch.setattr(gett.jit.compile, "load_nvrtc", lambda toolkit: Poor())

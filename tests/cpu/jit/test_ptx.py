@@ -100,7 +100,7 @@ def test_such_a_kernel_is_compiled_again_and_never_used(monkeypatch: pytest.Monk
     text = """
 #include "gett/core/types.cuh"
 extern "C" __global__ void __launch_bounds__(32 GETT_MIN_BLOCKS) made(int* p) {
-#ifdef GETT_FEWER_BLOCKS
+#ifdef GETT_ONE_BLOCK
   p[1] = 1; asm volatile("// one_block");
 #endif
 #ifdef GETT_SPARING
