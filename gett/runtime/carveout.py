@@ -27,7 +27,7 @@ def carveout(launch: Launch, registers: int, facts: ArchFacts) -> int:
         facts: The GPU's.
     """
     threads, block = math.prod(launch.block), launch.smem_bytes + KIB
-    held = -(-registers // _REGISTERS) * _REGISTERS * -(-threads // _WARP) * _WARP
+    held = -(-max(registers, 1) // _REGISTERS) * _REGISTERS * -(-threads // _WARP) * _WARP
     resident = min(
         facts.regs_per_sm // held, facts.threads_per_sm // threads, facts.blocks_per_sm, facts.smem_per_sm // block,
         -(-math.prod(launch.grid) // facts.sm_count),
