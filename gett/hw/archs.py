@@ -24,6 +24,7 @@ MIB = 1 << 20
 _SMEM_SIZES = tuple(x * KIB for x in (8, 16, 32, 64, 100, 132, 164, 196, 228))
 """Sizes that the shared memory of an SM takes, as far as it has so much (compute capabilities 8.0 to 12.0)."""
 _CACHE_ALONE = 28 * KIB  # of what an SM's first cache and its shared memory have together, the first cache's at least
+_REGISTERS = 8  # those of a thread are allocated in groups of so many
 WORKSPACE_LIMIT = 1024 * MIB
 """Most bytes of workspace that a call asks for where its user says nothing."""
 
@@ -76,6 +77,20 @@ class ArchFacts:
         sizes = [x for x in _SMEM_SIZES if x <= self.smem_per_sm]
         most = max((x for x in sizes if self.smem_per_sm + _CACHE_ALONE - x >= kept), default=sizes[0])
         return min((x for x in sizes if x >= min(needed, most)), default=self.smem_per_sm)
+
+    def resident_blocks(self, registers: int, threads: int, smem: int, kept: int = 0) -> int:
+        """Blocks that an SM holds, 1 at least, where its first cache keeps `kept` bytes of what it shares.
+
+        Args:
+            registers: Of a thread.
+            threads: Of a block.
+            smem: Of a block, as it asks for it.
+            kept: 0 where shared memory may take all that it can have.
+        """
+        held = -(-max(registers, 1) // _REGISTERS) * _REGISTERS * threads
+        shared = self.smem_for(self.smem_per_sm, kept) if kept else self.smem_per_sm
+        by_threads = min(self.regs_per_sm // held, self.threads_per_sm // threads)
+        return max(1, min(shared // (smem + KIB), by_threads, self.blocks_per_sm))
 
     @property
     def tensor_tflops(self) -> Mapping[str, float]:

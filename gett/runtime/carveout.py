@@ -11,9 +11,6 @@ import math
 from gett.codegen.records import Launch
 from gett.hw.archs import KIB, ArchFacts
 
-_WARP = 32
-_REGISTERS = 8  # registers of a thread are allocated in groups of so many
-
 
 def carveout(launch: Launch, registers: int, facts: ArchFacts) -> int:
     """Percent of an SM's shared memory that a launch's kernel should have.
@@ -26,11 +23,7 @@ def carveout(launch: Launch, registers: int, facts: ArchFacts) -> int:
         registers: Of a thread.
         facts: The GPU's.
     """
-    threads, block = math.prod(launch.block), launch.smem_bytes + KIB
-    held = -(-max(registers, 1) // _REGISTERS) * _REGISTERS * -(-threads // _WARP) * _WARP
-    resident = min(
-        facts.regs_per_sm // held, facts.threads_per_sm // threads, facts.blocks_per_sm, facts.smem_per_sm // block,
-        -(-math.prod(launch.grid) // facts.sm_count),
-    )  # fmt: skip
+    block, blocks = launch.smem_bytes + KIB, -(-math.prod(launch.grid) // facts.sm_count)
+    resident = min(blocks, facts.resident_blocks(registers, math.prod(launch.block), launch.smem_bytes))
     size = max(facts.smem_for(block), facts.smem_for(resident * block, launch.cache_bytes))
     return 100 * size // facts.smem_per_sm  # rounded down: the driver takes the next size that is no smaller

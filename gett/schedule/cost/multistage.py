@@ -17,7 +17,7 @@ from gett.hw.device import nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest
-from gett.schedule.mainloops.multistage import blocks_of, resident_blocks
+from gett.schedule.mainloops.multistage import resident_blocks
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import PARTS, Schedule, Tiling
 from layouts.access import alignment_of_boxes, run_of_boxes
@@ -151,7 +151,8 @@ class MultistageCost:
         busy = self._busy(self._units(*arithmetic, loads, elements * size / 64, fetched))
         threads = threads if batches == 1 else of_batch
         registers = 48 + bm * bn * max(size, 4) // 4 // of_batch
-        most = blocks_of(facts, int(factors.registers * registers) + 1, threads, 2 * (bm + bn) * bk * size)
+        registers = min(255, int(factors.registers * registers) + 1)
+        most = facts.resident_blocks(registers, threads, 2 * (bm + bn) * bk * size)
         start = tile.block_clocks / most
         if batches > 1 or tiles < 2 * facts.sm_count:  # K may be in slices
             start = min(start, tile.block_clocks - tile.launched_clocks)

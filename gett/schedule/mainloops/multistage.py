@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gett.hw.archs import KIB, ArchFacts
+from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, GemmPlan, itemsize
@@ -99,18 +99,12 @@ def cache_bytes(plan: GemmPlan, loop: Multistage, facts: ArchFacts) -> int:
     return short_copies(plan, loop) * nearest(facts).multistage.rates.kept_bytes
 
 
-def blocks_of(facts: ArchFacts, registers: int, threads: int, smem: int, kept: int = 0) -> int:
-    """Blocks of so many threads and bytes that an SM holds; its first cache keeps `kept` bytes of what it shares."""
-    shared = facts.smem_for(facts.smem_per_sm, kept) if kept else facts.smem_per_sm
-    by_registers = facts.regs_per_sm // (-(-min(255, registers) // 8) * 8 * threads)
-    return max(1, min(shared // (smem + KIB), by_registers, facts.threads_per_sm // threads, facts.blocks_per_sm))
-
-
 def resident_blocks(plan: GemmPlan, s: Schedule, facts: ArchFacts, share: float = 1.0) -> int:
     """Blocks of a schedule that an SM holds where its kernel takes a share of the expected registers."""
     loop = s.multistage
     registers = multistage_registers(s.tiling, loop, itemsize(plan.contraction.dtype))
-    return blocks_of(facts, int(share * registers) + 1, s.threads, s.smem.size, cache_bytes(plan, loop, facts))
+    registers = min(255, int(share * registers) + 1)
+    return facts.resident_blocks(registers, s.threads, s.smem.size, cache_bytes(plan, loop, facts))
 
 
 def accesses(x: Lowered) -> Reasons:
