@@ -25,7 +25,7 @@ from layouts.tma import TmaMap
 # are not worth a cut.
 STORE_BYTES, LONG_BYTES = 8192, 32768
 MOST_WRITTEN = 24  # copies of a staged tile that are written out
-NO_ENDS: Mapping[int, str] = MappingProxyType({})
+NO_LIMITS: Mapping[int, str] = MappingProxyType({})
 LOOPED = 8  # more copies of a tile are a loop: one after the other, their places would take registers
 
 
@@ -65,19 +65,19 @@ def _count(made: TmaMap, dim: int) -> int:
     return made.halves if dim == 0 else 1
 
 
-def stage_copies(name: str, load: Tma, ends: Mapping[int, str] = NO_ENDS) -> list[str]:
+def stage_copies(name: str, load: Tma, limits: Mapping[int, str] = NO_LIMITS) -> list[str]:
     """C++ statements that issue the copies of operand `name` (`"a"` or `"b"`).
 
     In scope are its place `<name>` in shared memory, `bar`, `multicast_<name>`, `tile_k`, and the coordinates:
-    `t.<name>0` ... of the tile and `k.<name>0` ... of the k-tile. `ends` are the extents of dimensions at which
-    and behind which no copy may begin (`ends_of`).
+    `t.<name>0` ... of the tile and `k.<name>0` ... of the k-tile. `limits` are the extents of dimensions at which
+    and behind which no copy may begin (`limits_of`).
     """
     part = f"int(multicast_{name}.part)"
     if load.repeats and load.divided is None and load.copies > LOOPED:
-        return _loop(name, load, part, ends)
+        return _loop(name, load, part, limits)
     calls = []
     for copy in copies(load):
-        coords = [_coordinate(name, d, str(x) if x else "", ends) for d, x in enumerate(copy.first)]
+        coords = [_coordinate(name, d, str(x) if x else "", limits) for d, x in enumerate(copy.first)]
         to = f"{name} + {copy.start}" if copy.start else name
         if load.divided is not None:
             to += f" + {part} * {copy.part_bytes}"
@@ -94,15 +94,15 @@ def stage_copies(name: str, load: Tma, ends: Mapping[int, str] = NO_ENDS) -> lis
     return calls
 
 
-def _coordinate(name: str, dim: int, step: str, ends: Mapping[int, str]) -> str:
+def _coordinate(name: str, dim: int, step: str, limits: Mapping[int, str]) -> str:
     """Where a copy begins, `step` behind the tile's first along a dimension; at the first instead of behind its end."""
     first = f"t.{name}{dim} + k.{name}{dim}"
     if not step:
         return first
-    return f"{first} + ({first} + {step} < {ends[dim]} ? {step} : 0)" if dim in ends else f"{first} + {step}"
+    return f"{first} + ({first} + {step} < {limits[dim]} ? {step} : 0)" if dim in limits else f"{first} + {step}"
 
 
-def ends_of(load: Tma, table: ParamTable) -> dict[int, str]:
+def limits_of(load: Tma, table: ParamTable) -> dict[int, str]:
     """The extents of the dimensions of a clipped map along which a copy may begin behind the tensor.
 
     Where all of a copy lies outside, the hardware still touches the map's address. That of a clipped map lies before
@@ -115,7 +115,7 @@ def ends_of(load: Tma, table: ParamTable) -> dict[int, str]:
     return {d: table.count(made.extents[d] * _count(made, d)).text for d, step in enumerate(steps) if step}
 
 
-def _loop(name: str, load: Tma, part: str, ends: Mapping[int, str]) -> list[str]:
+def _loop(name: str, load: Tma, part: str, limits: Mapping[int, str]) -> list[str]:
     """Statements that issue the copies of `load.repeats`, the first of them fastest."""
     steps: list[list[str]] = [[] for _ in range(load.map.rank)]
     to, heads, number, flat = name, [], [], 1
@@ -125,7 +125,7 @@ def _loop(name: str, load: Tma, part: str, ends: Mapping[int, str]) -> list[str]
         to += f" + i{i} * {flat * load.pitch}"
         number.append(f"i{i} * {flat}")
         flat *= count
-    coords = [_coordinate(name, d, " + ".join(x), ends) for d, x in enumerate(steps)]
+    coords = [_coordinate(name, d, " + ".join(x), limits) for d, x in enumerate(steps)]
     call = f"gett::tma_load({to}, &p.map_{name}, bar, {', '.join(coords)});"
     if load.blocks > 1:
         whose = f"({' + '.join(number)})" if load.copies % load.blocks == 0 else "tile_k"
@@ -321,7 +321,7 @@ def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[s
                 + "\n  }"
             )
         else:
-            calls += stage_copies(name, load, ends_of(load, table))
+            calls += stage_copies(name, load, limits_of(load, table))
     rows: list[str] = []
     if schedule.scheduler.ragged == "k":
         sides = (("a", schedule.hopper.a.tma, plan.m), ("b", schedule.hopper.b.tma, plan.n))

@@ -44,7 +44,7 @@ GETT_DEVICE void store_partial_two(Acc* tile, int m, int n, Acc x, Acc y) {
 // The partial sums of a tile of outputs in a slice, for sums without a GEMM (kernel/stream_sum.cuh): slices of all
 // tiles.
 template <int kTileSize, class Params> GETT_DEVICE auto* partial_outputs(const Params& p, int slice, int tile) {
-  return p.workspace + opaque(((long long)slice * p.tiles_o + tile) * kTileSize);
+  return p.workspace + ((long long)slice * p.tiles_o + tile) * kTileSize;
 }
 
 }  // namespace gett

@@ -15,8 +15,8 @@ template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async(uint32 to, 
   }
 }
 // Copies Bytes without a condition.
-template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async(uint32 to, const void* from) {
-  if constexpr (Bytes == 16 && !kCached) {
+template <int Bytes> GETT_DEVICE void cp_async(uint32 to, const void* from) {
+  if constexpr (Bytes == 16) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(Bytes) : "memory");
