@@ -100,11 +100,11 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
         if constexpr (Traits::kKTable) {
           const long long step = kIsA ? where[k].x : where[k].y;
           ok = ok && step != kInvalid;
-          from += ok ? step * int(sizeof(Element)) : 0;
+          from += step * int(sizeof(Element));
         } else {
           ok = ok && Index::k_coord(p, k) < where.rem;
         }
-        cp_async<kCopy, LoaderTraits::kCached>(to, ok ? from : reinterpret_cast<const char*>(base_), ok);
+        cp_async<kCopy, LoaderTraits::kCached>(to, from, ok);  // reads nothing at an address that is not valid
       }
     }
   }
