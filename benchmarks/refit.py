@@ -40,7 +40,7 @@ MOST = 1.0  # a schedule that takes twice the best's time is as bad as any
 WITHIN = 3.0  # times what it was, or its part: further no number goes
 FASTEST = 1.1  # of a unit's nominal rate: clocks may be above the nominal one, but not by more
 FACTOR, SHARE = 0.02, 0.2  # first changes of factors, and of clocks, bytes and shares
-FACTORS = ("products", "port", "waits", "two_stages", "short_sum", "cluster_n", "cluster_m", "each_panel", "one_panel",
+FACTORS = ("products", "port", "waits", "two_stages", "cluster_n", "cluster_m", "each_panel", "one_panel",
            "stream_k")  # fmt: skip
 
 

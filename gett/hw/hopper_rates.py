@@ -27,7 +27,6 @@ class LoopRates:
         missing: Share of the time that no loads under way would cost.
         behind: The same beside stores of D that keep device memory busy.
         two_stages: Factor on loops of two stages.
-        short_sum: Factor on sums of two k-tiles of one instruction's k, which end within the pipeline's start.
         waits: Factor on kernels whose warps wait for each other's copies.
         beside: Share that shows of what takes less, memory's time or that of the multiprocessors.
     """
@@ -45,7 +44,6 @@ class LoopRates:
     missing: float = 0.0
     behind: float = 0.0
     two_stages: float = 1.0
-    short_sum: float = 1.0
     waits: float = 1.0
     beside: float = 0.0
 
@@ -107,7 +105,6 @@ class HopperTiles:
         l2_bytes: Bytes beyond which more gain nothing where L2 or the tensor cores limit.
         behind_us: Time that a load from L2 takes while stores keep device memory busy.
         half_lines: Share that rows of half a line of L2 cost there.
-        short_rows: Share for each operand of float64 whose rows along M or N are a line of L2, or less.
         reused_clocks: Of a tile staged in the stages: its store reads them, then the next tile's first loads come.
         small_d: Share of all bytes up to which D's hide beside those of A and B.
         short_k: Sums up to which starts and ends of tiles count more than the loop.
@@ -125,7 +122,6 @@ class HopperTiles:
     l2_bytes: int
     behind_us: float
     half_lines: float
-    short_rows: float
     reused_clocks: float
     small_d: float
     short_k: int

@@ -16,9 +16,9 @@ class MmaSyncRates:
         tensor_share: Share of the rate of mma.sync that long loops reach.
         float64_share: The same for float64.
         simt_shares: Shares of the rate of ordinary arithmetic, (outputs of a warp at least, share), descending.
-        double_shares: The same of arithmetic in float64.
+        double_share: The same of arithmetic in float64, whatever a warp's outputs.
         smem_bytes_per_clock: Rate at which fragments are read.
-        copy_bytes_per_clock: Rates of `cp.async` by its width, (bytes, rate).
+        copy_bytes_per_clock: Rate of `cp.async`.
         register_stage_clocks: A warp's load to registers, and its store of one element to shared memory.
         issue_per_clock: Instructions.
         overlap: Exponent of the norm in which the clocks of the units add up.
@@ -28,9 +28,9 @@ class MmaSyncRates:
     tensor_share: float
     float64_share: float
     simt_shares: tuple[tuple[int, float], ...]
-    double_shares: tuple[tuple[int, float], ...]
+    double_share: float
     smem_bytes_per_clock: float
-    copy_bytes_per_clock: tuple[tuple[int, float], ...]
+    copy_bytes_per_clock: float
     register_stage_clocks: float
     issue_per_clock: float
     overlap: float
@@ -42,29 +42,19 @@ class MmaSyncTile:
     """What k-tiles and tiles of the multistage main loops take besides.
 
     Attributes:
-        sync_clocks: Of a k-tile, whatever it holds.
         copy_latency_clocks: Of an asynchronous copy, spread over the stages in flight.
         load_latency_clocks: Of a load through registers.
-        access_clocks: Of each of a thread's accesses, one after the other.
-        product_clocks: Of each of a warp's products, one after the other.
-        short_loop_warps: Warps of a multiprocessor that hide nothing in loops of one or two k-tiles.
         k_table_factor: On a k-tile whose K is flattened through a table.
         block_clocks: Fill and drain of a block's pipeline.
         launched_clocks: Of these, what passes while kernels without tensor cores are launched.
-        read_share: Share of the time of A and B at copy speed; what is read again comes from L2.
         staged_clocks: Of a warp's outputs on their way through shared memory.
     """
 
-    sync_clocks: float
     copy_latency_clocks: float
     load_latency_clocks: float
-    access_clocks: float
-    product_clocks: float
-    short_loop_warps: float
     k_table_factor: float
     block_clocks: float
     launched_clocks: float
-    read_share: float
     staged_clocks: float
 
 
@@ -77,13 +67,9 @@ class MultistageFactors:
             many is too low.
         elements: The same where both operands are loaded element by element.
         multiply_adds: The same of multiply-adds.
-        multiply_add_batches: Factor on multiply-adds of several batches a block, where these lie side by side.
-        short_products: Factor on one or two k-tiles of tensor cores on single 16-bit elements.
         own_copies: Factor on tensor cores where a warp alone copies and multiplies a tile of one k-tile, or of one of
             several batches that lie side by side.
-        scattered: Factor on kernels whose batches share lines that L2 does not hold from one batch to the next.
         few_warps: Share of the time of multiply-adds that a scheduler's only warp waits; it falls with warps squared.
-        copied: Share of the way to the time of a copy that a time below it is moved.
         registers: Share of the registers that the limits reckon with, which kernels take.
         stream_k: Factor on k-tiles where stream-K divides tiles.
     """
@@ -91,12 +77,8 @@ class MultistageFactors:
     tensor_cores: float
     elements: float
     multiply_adds: float
-    multiply_add_batches: float
-    short_products: float
     own_copies: float
-    scattered: float
     few_warps: float
-    copied: float
     registers: float
     stream_k: float
 

@@ -31,7 +31,6 @@ class Loads(NamedTuple):
     clocks: float  # of the copy engine for a k-tile, and of a multiprocessor's way to L2
     shared: float  # the same for each of two blocks that share it
     apart: float  # one by the rows that follow each other at one stride
-    short: bool  # whether rows along M or N are a line of L2, or less
 
     @classmethod
     def least(cls, found: Sequence[Loads]) -> Loads:
@@ -116,9 +115,8 @@ class CopyCost:
         else:  # short rows cost as much as longer ones, and those that others send cost as well
             drawn = rows * (self.device.tma.element_clocks if row == self.size else self.device.tma.row_clocks)
             shared = drawn / (1 + self.device.tma.multicast_gain)
-        short = run <= L2_LINE and self.k_unit[tensor] is None
         read = self.bytes[tensor] * cost * self.lines(run)
-        return Loads(side.box.tiles, read, drawn, shared, 1 / _first_rows(tensor, side), short)
+        return Loads(side.box.tiles, read, drawn, shared, 1 / _first_rows(tensor, side))
 
     def rows(self, tensor: int, side: OperandTiling, box_k: Box) -> tuple[float, int]:
         """Rows that the copy engine moves for one k-tile of an operand, and their bytes.

@@ -285,11 +285,10 @@ class HopperCost(StagingCost):
         return tiles, at_once
 
     def factor(self, tile: WgmmaTile, tiles: int) -> float:
-        """Factor on the time for padding, panels, sums too short to overlap, warps that wait."""
-        rates, (rows, columns, deep), steps = self.tile_rates, tile.shape, tile.k.tiles
+        """Factor on the time for padding, panels, warps that wait."""
+        rates, (rows, columns, _) = self.tile_rates, tile.shape
         factor = 1.0 + rates.padded_share * (tiles * rows * tile.mma_tiles * columns / self.outputs - 1.0)
-        factor *= rates.each_panel if tile.panel == "each" else self.rates.waits
-        return factor * (self.rates.short_sum if deep == self.atom.k and steps == 2 else 1.0)
+        return factor * (rates.each_panel if tile.panel == "each" else self.rates.waits)
 
     def staged_clocks(self, tile: WgmmaTile, staging: Staging) -> float:
         """Clocks of shared memory for a tile of D: it is written, conflicts and all, and read once."""
@@ -305,11 +304,10 @@ class HopperCost(StagingCost):
         return self.under_way(tile, estimate, made) * (self.least_pace(tile.warpgroups, *self.operands(tile)) + more)
 
     def least_pace(self, groups: Warpgroups, a: Loads, b: Loads) -> float:
-        """The part of `pace` that no schedule changes: first dimensions, short rows, warpgroups that share a tile."""
+        """The part of `pace` that no schedule changes: first dimensions, warpgroups that share a tile."""
         rates = self.tile_rates
         share = rates.map_share * groups.mma_m + rates.first_share * (a.apart + b.apart)
-        share += 0.0 if groups.ping_pong else rates.together_share
-        return 1.0 + share + (rates.short_rows * (a.short + b.short) if self.mainloop.waits_for_d else 0.0)
+        return 1.0 + share + (0.0 if groups.ping_pong else rates.together_share)
 
     def under_way(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """Factor for loads under way: those out of memory by their bytes; in short sums, those that L2 serves."""

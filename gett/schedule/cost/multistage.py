@@ -22,7 +22,7 @@ from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import PARTS, Schedule, Tiling
 from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
-from layouts.modes import Strided, volume
+from layouts.modes import volume
 from layouts.rates import SECTOR, run_cost
 
 KTile = tuple[float, float, float, str]
@@ -46,12 +46,7 @@ class MultistageCost:
         self.stored_d = volume(outputs, D) * plan.size(D)
         self.read_c = volume(outputs, C) * itemsize(c.c.dtype) if c.c is not None else 0
         self.distinct = self.read_a + self.read_b + self.stored_d + self.read_c
-        # Elements of a batch of the tensors in which batches lie nearer than those.
-        groups = {A: plan.m + plan.k, B: plan.n + plan.k, D: plan.m + plan.n}
-        nearer = {t: _nearest(plan.l, t, math.inf) < _nearest(modes, t, 0) for t, modes in groups.items()}
-        self.far = {t: volume(modes, t) for t, modes in groups.items() if nearer[t]}
         self.batched = bool(plan.batched)
-        self.copy_bytes = dict(self.rates.copy_bytes_per_clock)
         self.clocks_of_us = facts.clock_ghz * 1e3
         self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
 
@@ -67,7 +62,6 @@ class MultistageCost:
         """The times of all ways to divide the work among blocks."""
         t, facts = s.tiling, self.facts
         cost_a, cost_b, cost_d = (self._traffic(tensor, t) for tensor in (A, B, D))
-        read = self.read_a * cost_a + self.read_b * cost_b
         written = self.stored_d * cost_d + self.read_c * cost_d
         tiles = t.tiles(self.plan.extent_l)
         splits = [1]
@@ -75,21 +69,17 @@ class MultistageCost:
             factors = (1, 2, 4, 8, 16) if s.multistage.tensor_cores else (1, 2, 4, 6, 8, 16)
             wishes = (f * facts.sm_count // 2 // tiles for f in factors)
             splits = even_splits((min(wish, t.k.tiles // 2) for wish in wishes), t.k.tiles)
-        # Slices that are meant to run at once take twice the time where one block fewer is resident.
-        some, sure = (resident_blocks(self.plan, s, self.facts, share) for share in (self.factors.registers, 1.0))
-        # Tensor cores on batches side by side, whose operands both pass through registers, take those of the limits.
-        loop, k_tile = s.multistage, self._k_tile(s, cost_a, cost_b)
-        both = loop.a.through_registers and loop.b.through_registers
-        fills = both and loop.tensor_cores and self.batched and t.l is not None
-        per_sm = {k: sure if fills or (k > 1 and not loop.tensor_cores) else some for k in splits}
-        found = [self._split(s, k, k_tile, per_sm[k], tiles, read, written) for k in splits]
+        per_sm = resident_blocks(self.plan, s, self.facts, self.factors.registers)  # launch bounds ask for as many
+        k_tile = self._k_tile(s, cost_a, cost_b)
+        found = [self._split(s, k, k_tile, per_sm, tiles, written) for k in splits]
         if self._divides(s, tiles):
-            found.append(self._divided(s, k_tile, sure, tiles, read, written))
-        launches, factor = self.device.launches, self._factor(s)
-        of_kind: float = getattr(self.factors, self.factor_name(loop))
+            found.append(self._divided(s, k_tile, resident_blocks(self.plan, s, self.facts), tiles, written))
+        launches = self.device.launches
+        of_kind: float = getattr(self.factors, self.factor_name(s.multistage))
+        of_kind *= self.factors.own_copies if self._copies_alone(s) else 1.0
 
         def with_factors(x: Estimate) -> Estimate:
-            us = of_kind * (x.us * factor - launches.launch_us)
+            us = of_kind * (x.us - launches.launch_us)
             return replace(x, us=launches.launch_us + max(us, tiles * x.split_k / launches.blocks_per_us))
 
         return [with_factors(x) for x in found]
@@ -110,21 +100,11 @@ class MultistageCost:
             return False
         return PARTS * at_once * self.partial_bytes(t) <= self.facts.workspace_limit
 
-    def _factor(self, s: Schedule) -> float:
-        """Factor on the time that the units, memory and the launch make, but for that of the kind of kernel."""
-        t, loop, factors = s.tiling, s.multistage, self.factors
-        # Tiles of one batch may touch more sectors, for single elements of them, than L2 holds.
-        reads = {A: t.n.tiles, B: t.m.tiles, D: 1}
-        touched = sum(volume * reads[tensor] for tensor, volume in self.far.items())
-        factor = factors.scattered if t.l is None and touched * SECTOR > self.facts.l2_bytes else 1.0
-        if loop.tensor_cores and self.size == 2 and t.k.tiles <= 2 and _single_elements(s):
-            factor *= factors.short_products
-        if self.batched and not loop.tensor_cores and t.l is not None:
-            factor *= factors.multiply_add_batches
+    def _copies_alone(self, s: Schedule) -> bool:
+        """Whether a warp alone copies and multiplies a tile of one k-tile, or of one of several batches."""
+        loop, t = s.multistage, s.tiling
         alone = loop.tensor_cores and loop.warps == (1, 1) and t.l is None and (t.k.tiles == 1 or self.batched)
-        if alone and not (loop.a.through_registers or loop.b.through_registers):
-            factor *= factors.own_copies
-        return factor
+        return alone and not (loop.a.through_registers or loop.b.through_registers)
 
     @staticmethod
     def factor_name(loop: Multistage) -> str:
@@ -145,7 +125,7 @@ class MultistageCost:
         tiles, of_batch = tiles_m * tiles_n * l, 32 * grid[0] * grid[1]
         elements = k * (m / tiles_m + n / tiles_n) / k_tiles
         through = self.rates.register_stage_clocks * (1 / max(1, 4 // size) + 1) / 32
-        loads = elements * min(through, size / self.copy_bytes[16] + size / 128)
+        loads = elements * min(through, size / self.rates.copy_bytes_per_clock + size / 128)
         fetched = elements * size * run_cost(self.device.memory, self.device.memory.long_run)
         arithmetic = self._arithmetic(shape, grid, threads, 1)
         busy = self._busy(self._units(*arithmetic, loads, elements * size / 64, fetched))
@@ -162,9 +142,7 @@ class MultistageCost:
         tail = m * n * l / 32 * stored_clocks / facts.sm_count
         clocks = k_tiles * busy * tiles / facts.sm_count * self._waits(most * threads) + start + tail
         launch_us = self.device.launches.launch_us
-        us = launch_us + self._main(clocks, self._memory_us(self.read_a + self.read_b, self.stored_d + self.read_c))
-        if self.tensor_cores and size == 2 and k <= 2 * bk:
-            us *= min(1.0, factors.short_products)
+        us = launch_us + self._main(clocks, self._memory_us(self.stored_d + self.read_c))
         of_kind = min(factors.tensor_cores if self.tensor_cores else factors.multiply_adds, factors.elements)
         return (launch_us + of_kind * (us - launch_us)) * ROUNDED
 
@@ -199,27 +177,28 @@ class MultistageCost:
         return row
 
     def _split(
-        self, s: Schedule, split: int, k_tile: KTile, per_sm: int, tiles: int, read: float, written: float
+        self, s: Schedule, split: int, k_tile: KTile, per_sm: int, tiles: int, written: float
     ) -> Estimate:
         """Time with K in `split` slices.
 
-        `read` and `written` are bytes of A and B, and of D and C, as many as at copy speed would take as long.
+        `written` are bytes of D and C, as many as at copy speed would take as long.
         """
         t, facts, device, (busy, latency, begin, bound) = s.tiling, self.facts, self.device, k_tile
         blocks, steps = tiles * split, -(-t.k.tiles // split)
         vector = 2 if split > 1 else s.epilogue.store.vector
         tail = t.m.size * t.n.size * t.batches / 32 * (self.tile.staged_clocks + 8 / vector)
         waves, left = divmod(blocks, facts.sm_count * per_sm)
-        clocks = waves * (
-            steps * max(per_sm * busy * self._waits(per_sm * s.threads), latency) + begin / per_sm + per_sm * tail
-        )
+
+        def wave(count: int, begin: float) -> float:
+            """Clocks of so many blocks a multiprocessor that run together."""
+            work = steps * busy * self._waits(count * s.threads) + tail
+            return max(count * work, steps * latency + tail) + begin / count
+
+        clocks = waves * wave(per_sm, begin)
         if left:
-            last = -(-left // facts.sm_count)
-            start = begin - (0.0 if waves or s.multistage.tensor_cores else self.tile.launched_clocks)
-            clocks += steps * max(last * busy * self._waits(last * s.threads), latency) + start + last * tail
-        if steps <= 2 and _single_elements(s):
-            clocks *= 1.0 + self.tile.short_loop_warps / (per_sm * s.threads / 32)
-        memory = self._memory_us(read, written if split == 1 else 0.0) / min(1.0, blocks / facts.sm_count)
+            launched = 0.0 if waves or s.multistage.tensor_cores else self.tile.launched_clocks
+            clocks += wave(-(-left // facts.sm_count), begin - launched)
+        memory = self._memory_us(written if split == 1 else 0.0)
         main = self._main(clocks, memory)
         reduce = 0.0
         if split > 1:
@@ -230,7 +209,7 @@ class MultistageCost:
             bound = "latency"
         return Estimate(device.launches.launch_us + main + reduce, bound, split)
 
-    def _divided(self, s: Schedule, k_tile: KTile, per_sm: int, tiles: int, read: float, written: float) -> Estimate:
+    def _divided(self, s: Schedule, k_tile: KTile, per_sm: int, tiles: int, written: float) -> Estimate:
         """Time where stream-K divides the tiles that are left over; as `_split` otherwise.
 
         Each block has an equal share of all k-tiles, and begins and ends two parts beside its whole tiles.
@@ -242,7 +221,7 @@ class MultistageCost:
         tail = t.m.size * t.n.size / 32 * (self.tile.staged_clocks + 8 / s.epilogue.store.vector)
         clocks = steps * max(per_sm * busy * self._waits(per_sm * s.threads), latency)
         clocks += (whole + PARTS) * (begin / per_sm + per_sm * tail)
-        memory = self._memory_us(read, written)
+        memory = self._memory_us(written)
         bound = "DRAM" if memory >= clocks / self.clocks_of_us else bound
         parts = 2.0 * (at_once + left) * self.partial_bytes(t) / device.memory.copy_tbps * 1e-6
         us = 2 * device.launches.launch_us + self._main(clocks, memory) + parts
@@ -259,17 +238,14 @@ class MultistageCost:
             if loader.through_registers:
                 load = rates.register_stage_clocks / min(loader.vector, max(1, 4 // size))
                 stored += elements / 32 * (load + rates.register_stage_clocks * loader.conflicts)
-                issued += elements / loader.vector / 32 * 7
-                issued += elements / 32 * 3
+                issued += elements / loader.vector / 32 * 10
             else:
-                moved += elements * size / self.copy_bytes[loader.vector * size] + elements * size / 128
+                moved += elements * size * (1 / rates.copy_bytes_per_clock + 1 / 128)
                 issued += elements / loader.vector / 32 * 8
-        issued *= 1.3 if loop.k_table else 1.1 if t.k.ragged else 1.0
         units = self._units(math_clocks, fragments, products, moved + stored, issued, fetched)
         busy = self._busy(units)
         busy *= tile.k_table_factor if loop.k_table else 1.0
-        chain = products / 2048 / (s.threads / 32) * tile.product_clocks + accesses / s.threads * tile.access_clocks
-        latency = tile.sync_clocks + chain + (tile.load_latency_clocks + stored if stored else 0.0)
+        latency = tile.load_latency_clocks + stored if stored else 0.0
         if moved:
             latency = max(latency, tile.copy_latency_clocks / (loop.stages - 1))
         bound = "latency" if latency > busy else max(units, key=lambda name: units[name])
@@ -302,8 +278,8 @@ class MultistageCost:
         tensor = self.type.tensor if self.tensor_cores else None
         if tensor is None:
             outputs = bm * bn // (wm * wn) * (2 if self.type.real_products > 1 else 1)
-            shares = rates.double_shares if self.type.doubled else rates.simt_shares
-            rate = next(share for least, share in shares if outputs >= least)
+            rate = next(share for least, share in rates.simt_shares if outputs >= least)
+            rate = rates.double_share if self.type.doubled else rate
             return products / (facts.fma_lanes[self.type.name] * rate) / few, 0.0, products
         # float64 has no faster instruction than mma.sync; the rates of all others are those of wgmma.
         share = rates.tensor_share * facts.mma_sync_share if tensor.wgmma else rates.float64_share
@@ -316,24 +292,11 @@ class MultistageCost:
             return 1.0
         return 1.0 + self.factors.few_warps / max(1.0, threads / 128) ** 2
 
-    def _memory_us(self, read: float, written: float) -> float:
-        """Microseconds of device memory for so many bytes of A and B, and of D and C, at copy speed."""
-        return (read * self.tile.read_share + written) / self.device.memory.copy_tbps * 1e-6
+    def _memory_us(self, written: float) -> float:
+        """Microseconds of device memory for so many bytes of D and C, at copy speed; reads pass beside the products."""
+        return written / self.device.memory.copy_tbps * 1e-6
 
     def _main(self, clocks: float, memory: float) -> float:
         """Microseconds of the multiprocessors and of memory, which overlap in part."""
         main: float = ((clocks / self.clocks_of_us) ** 4 + memory**4) ** 0.25
-        least = self.distinct / self.device.memory.copy_tbps * 1e-6
-        if main < least:  # nothing is faster than a copy, but what would be is likely to be the faster of two
-            main += self.factors.copied * (least - main)
-        return main
-
-
-def _single_elements(s: Schedule) -> bool:
-    """Whether both operands pass through registers, one of them element by element."""
-    loaders = s.multistage.a, s.multistage.b
-    return all(x.through_registers for x in loaders) and any(x.vector == 1 for x in loaders)
-
-
-def _nearest(modes: tuple[Strided, ...], tensor: int, default: float) -> float:
-    return min((abs(s.strides[tensor]) for s in modes if s.strides[tensor]), default=default)
+        return max(main, self.distinct / self.device.memory.copy_tbps * 1e-6)  # nothing is faster than a copy

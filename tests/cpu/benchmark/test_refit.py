@@ -47,7 +47,7 @@ def worst(cases: list[Case], model: DeviceModel) -> float:
 
 @pytest.mark.slow
 def test_a_fit_lowers_the_loss_of_a_wrong_number(exact: list[Case]) -> None:
-    path = "hopper.loops.ss.products"
+    path = "hopper.loops.ss.port"
     right = field_at(MODEL, path)
     wrong = with_field(MODEL, path, 0.8 * right)
     # The loss of the exact record is not 0: schedules whose times are near the best one's have weight.
