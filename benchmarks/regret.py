@@ -24,7 +24,7 @@ from gett.schedule.spec.schedule import Schedule
 STORED = tuple(Path(__file__).parent / "data" / f"{name}-times.json.gz" for name in ("h200", "h100"))
 """Times of schedules on an H200 and on an H100."""
 UNSEEN = Path(__file__).parent / "data" / "h200-unseen-times.json.gz"
-"""Those of drawn contractions of other seeds, on an H200: two factors were chosen by them, no schedule is known."""
+"""Those of drawn contractions of other seeds, on an H200: numbers are fitted to them as well, no schedule is known."""
 
 REPLAYED = (*STORED, UNSEEN)
 
