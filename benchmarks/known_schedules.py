@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from benchmarks.regret import STORED, facts_of
 from benchmarks.schedule_times import Problem, read
 from gett.codec import decode, encode
 from gett.schedule.known.lookup import key_of, path_of
+from gett.schedule.legality import can_implement
 from gett.schedule.search.select import searched
 from gett.schedule.spec.schedule import Forecast, Schedule
 
@@ -34,8 +36,9 @@ def known(path: Path) -> tuple[str, dict[str, tuple[float, str]]]:
             continue
         plan = Problem.of(case).gemm(facts.arch)
         chosen = timed.get(searched(plan, facts, every=False, first=True)[0])
-        us, best = min(timed.values(), key=lambda x: x[0])
-        if chosen is None or chosen[0] > WORSE * us:
+        legal = (us_of for s, us_of in timed.items() if can_implement(s, plan, facts) is None)
+        us, best = min(legal, key=lambda x: x[0], default=(math.inf, {}))
+        if best and (chosen is None or chosen[0] > WORSE * us):
             found[key_of(plan)] = us, json.dumps(bare(best), separators=(",", ":"))
     return device, found
 

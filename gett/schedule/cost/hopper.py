@@ -250,7 +250,8 @@ class HopperCost(StagingCost):
         late, reused = busy * memory, self.tile_rates.reused_clocks
         clocks = self.waiting(tile, steps, clocks, late, staged)
         alone = tile.blocks == 1 and self.plan.contraction.c is None
-        if not (waits_for_d and alone and bulk and whole) or looped < 8 * reused:
+        short = busy > 0.0 and looped < 8 * reused  # what a bound is of may be longer
+        if not (waits_for_d and alone and bulk and whole) or short:
             return clocks, math.inf
         return clocks, self.waiting(tile, steps, looped + after + reused, late, 0)
 

@@ -176,9 +176,7 @@ class MultistageCost:
                 row = max(row, abs(x.strides[D]) * x.extent)
         return row
 
-    def _split(
-        self, s: Schedule, split: int, k_tile: KTile, per_sm: int, tiles: int, written: float
-    ) -> Estimate:
+    def _split(self, s: Schedule, split: int, k_tile: KTile, per_sm: int, tiles: int, written: float) -> Estimate:
         """Time with K in `split` slices.
 
         `written` are bytes of D and C, as many as at copy speed would take as long.
