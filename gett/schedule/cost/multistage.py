@@ -8,7 +8,6 @@ of the device's record (`gett.hw.device`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
