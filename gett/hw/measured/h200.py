@@ -69,7 +69,6 @@ MODEL = DeviceModel(
     hopper=HopperModel(
         loops=HopperLoops(
             ss=LoopRates(
-                products=1.0,
                 port=0.882,
                 k_tile_clocks=18.8,
                 tile_clocks=603.0,

@@ -82,7 +82,7 @@ def test_forecasts_are_those_of_the_search(case: Contraction, dtype: str, kinds:
 
 def test_numbers_are_those_that_main_loops_have() -> None:
     paths = numbers(MODEL)
-    wanted = {"hopper.loops.ss.products", "hopper.loops.dmma.load_clocks", "hopper.tiles.cluster_m"}
+    wanted = {"hopper.loops.ss.port", "hopper.loops.dmma.load_clocks", "hopper.tiles.cluster_m"}
     assert wanted | {"hopper.threads.piece_clocks", "multistage.factors.elements"} <= set(paths)
     assert "hopper.loops.rs.load_clocks" not in paths
     assert len(set(paths)) == len(paths)

@@ -46,7 +46,8 @@ TILED = {
     "transposed": ("mk,kn->nm", (33, 17), (17, 35)),
     "boxes": ("kaxb,cykx->abyc", (6, 4, 5, 8), (3, 9, 6, 5)),
     "batches": ("lmk,lnk->lmn", (2, 18, 12), (2, 20, 12)),
-    "k-mismatch": ("mkl,nlk->mn", (36, 12, 4), (40, 4, 12)),
+    "k-mismatch": ("mkl,nlk->mn", (36, 6, 4), (40, 4, 6)),
+    "beside": ("mkl,nkl->mnl", (6, 5, 40), (7, 5, 40)),  # batches side by side come through registers
 }
 STREAMED = {
     "hadamard": ("ij,ji->ij", (12, 33), (33, 12)),
