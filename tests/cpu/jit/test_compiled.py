@@ -144,7 +144,9 @@ def test_candidates_that_need_as_many_registers_as_one_that_spilled_are_not_trie
 
     attempts.spills = spills
     assert spills(others[0])  # who went down the list would meet it again
-    assert compile_best(gemm, "sm_90a").schedule == next(s for s in others if not spills(s))
+    found, wanted = compile_best(gemm, "sm_90a").schedule, next(s for s in others if not spills(s))
+    assert not spills(found)
+    assert found.forecast.us < 1.01 * wanted.forecast.us  # the next search may keep another of nearly equal ones
     assert len(plain(attempts)) == 2
 
 
