@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,9 +35,11 @@ def known(path: Path) -> tuple[str, dict[str, tuple[float, str]]]:
             continue
         plan = Problem.of(case).gemm(facts.arch)
         chosen = timed.get(searched(plan, facts, every=False, first=True)[0])
-        legal = (us_of for s, us_of in timed.items() if can_implement(s, plan, facts) is None)
-        us, best = min(legal, key=lambda x: x[0], default=(math.inf, {}))
-        if best and (chosen is None or chosen[0] > WORSE * us):
+        legal = [x for s, x in timed.items() if can_implement(s, plan, facts) is None]
+        if not legal:
+            continue
+        us, best = min(legal, key=lambda x: x[0])
+        if chosen is None or chosen[0] > WORSE * us:
             found[key_of(plan)] = us, json.dumps(bare(best), separators=(",", ":"))
     return device, found
 

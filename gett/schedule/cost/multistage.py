@@ -38,14 +38,12 @@ class MultistageCost:
         c = plan.contraction
         self.type, self.tensor_cores = data_type(c.dtype), data_type(c.dtype).multiplied(c.precision) is not None
         self.size = itemsize(c.dtype)
-        self.read_a = volume(plan.l + plan.m + plan.k, A) * plan.size(A)
-        self.read_b = volume(plan.l + plan.n + plan.k, B) * plan.size(B)
         self.extents = plan.extent_m, plan.extent_n, plan.extent_k, plan.extent_l
         outputs = plan.l + plan.m + plan.n
         self.stored_d = volume(outputs, D) * plan.size(D)
         self.read_c = volume(outputs, C) * itemsize(c.c.dtype) if c.c is not None else 0
-        self.distinct = self.read_a + self.read_b + self.stored_d + self.read_c
-        self.batched = bool(plan.batched)
+        read = volume(plan.l + plan.m + plan.k, A) * plan.size(A) + volume(plan.l + plan.n + plan.k, B) * plan.size(B)
+        self.distinct = read + self.stored_d + self.read_c
         self.clocks_of_us = facts.clock_ghz * 1e3
         self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
 
@@ -72,7 +70,7 @@ class MultistageCost:
         k_tile = self._k_tile(s, cost_a, cost_b)
         found = [self._split(s, k, k_tile, per_sm, tiles, written) for k in splits]
         if self._divides(s, tiles):
-            found.append(self._divided(s, k_tile, resident_blocks(self.plan, s, self.facts), tiles, written))
+            found.append(self._divided(s, k_tile, tiles, written))
         launches = self.device.launches
         of_kind: float = getattr(self.factors, self.factor_name(s.multistage))
         of_kind *= self.factors.own_copies if self._copies_alone(s) else 1.0
@@ -102,8 +100,8 @@ class MultistageCost:
     def _copies_alone(self, s: Schedule) -> bool:
         """Whether a warp alone copies and multiplies a tile of one k-tile, or of one of several batches."""
         loop, t = s.multistage, s.tiling
-        alone = loop.tensor_cores and loop.warps == (1, 1) and t.l is None and (t.k.tiles == 1 or self.batched)
-        return alone and not (loop.a.through_registers or loop.b.through_registers)
+        alone = loop.tensor_cores and loop.warps == (1, 1) and (t.k.tiles == 1 or bool(self.plan.batched))
+        return alone and t.l is None and not (loop.a.through_registers or loop.b.through_registers)
 
     @staticmethod
     def factor_name(loop: Multistage) -> str:
@@ -186,10 +184,10 @@ class MultistageCost:
         tail = t.m.size * t.n.size * t.batches / 32 * (self.tile.staged_clocks + 8 / vector)
         waves, left = divmod(blocks, facts.sm_count * per_sm)
 
-        def wave(count: int, begin: float) -> float:
+        def wave(count: int, fill: float) -> float:
             """Clocks of so many blocks a multiprocessor that run together."""
             work = steps * busy * self._waits(count * s.threads) + tail
-            return max(count * work, steps * latency + tail) + begin / count
+            return max(count * work, steps * latency + tail) + fill / count
 
         clocks = waves * wave(per_sm, begin)
         if left:
@@ -206,13 +204,14 @@ class MultistageCost:
             bound = "latency"
         return Estimate(device.launches.launch_us + main + reduce, bound, split)
 
-    def _divided(self, s: Schedule, k_tile: KTile, per_sm: int, tiles: int, written: float) -> Estimate:
+    def _divided(self, s: Schedule, k_tile: KTile, tiles: int, written: float) -> Estimate:
         """Time where stream-K divides the tiles that are left over; as `_split` otherwise.
 
         Each block has an equal share of all k-tiles, and begins and ends two parts beside its whole tiles.
         """
         t, device, (busy, latency, begin, bound) = s.tiling, self.device, k_tile
-        at_once = self.facts.sm_count * per_sm
+        at_once = self.at_once(s)
+        per_sm = at_once // self.facts.sm_count
         whole, left = divmod(tiles, at_once)
         steps = tiles * t.k.tiles / at_once * self.factors.stream_k
         tail = t.m.size * t.n.size / 32 * (self.tile.staged_clocks + 8 / s.epilogue.store.vector)
@@ -275,8 +274,8 @@ class MultistageCost:
         tensor = self.type.tensor if self.tensor_cores else None
         if tensor is None:
             outputs = bm * bn // (wm * wn) * (2 if self.type.real_products > 1 else 1)
-            rate = next(share for least, share in rates.simt_shares if outputs >= least)
-            rate = rates.double_share if self.type.doubled else rate
+            shares = ((0, rates.double_share),) if self.type.doubled else rates.simt_shares
+            rate = next(share for least, share in shares if outputs >= least)
             return products / (facts.fma_lanes[self.type.name] * rate) / few, 0.0, products
         # float64 has no faster instruction than mma.sync; the rates of all others are those of wgmma.
         share = rates.tensor_share * facts.mma_sync_share if tensor.wgmma else rates.float64_share
