@@ -151,14 +151,16 @@ def wgmma_schedules(
     found += best(WgmmaRSSearch, needed and not found)
     if not data_type(plan.contraction.dtype).exact:  # tensor maps round, gathering warps do not
         found += best(WgmmaTf32Search, needed and not found)
-        return found or (finer_schedules(plan, facts, below) if needed else [])
+        return found or finer_schedules(plan, facts, below, needed)
     return found or (best(GatherSearch, True) if needed else [])
 
 
-def finer_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:
+def finer_schedules(
+    plan: GemmPlan, facts: ArchFacts, below: float | None = None, needed: bool = True
+) -> list[Schedule]:
     """Schedules in planes where the plan's precision has none: who makes planes takes operands in any order."""
     precision = finer(plan.contraction.dtype, plan.contraction.precision)
     if not precision:
         return []
-    found = wgmma_schedules(at_precision(plan, precision), facts, below)
+    found = wgmma_schedules(at_precision(plan, precision), facts, below, needed)
     return [replace(s, precision=precision) for s in found]

@@ -195,3 +195,13 @@ def test_vectors_run_on_from_mode_to_mode() -> None:
             break
     else:
         raise AssertionError("no box of 7 x 8 was tried")
+
+
+def test_what_is_wanted_first_is_the_best_of_all() -> None:
+    """Copies of rounded products may be multiplied in planes; a search for the first one alone left them out."""
+    extents = {"a": 2, "b": 127, "c": 127, "d": 2, "e": 61, "f": 8, "g": 3}
+    case = Case("", "abcd,eadfg->febcg", extents)
+    plan = plan_of(case, "float32", precision="tf32")
+    found = candidates(plan, "sm_90a")
+    assert any(s.kind == "packed wgmma split" for s in found)
+    assert select_schedule(plan, "sm_90a") == found[0]
