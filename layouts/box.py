@@ -80,6 +80,24 @@ class Box:
             return self
         return Box(self.extents, tuple(sorted(self.dims, key=lambda d: mode not in d.modes)))
 
+    def walked(self, strides: Sequence[int], *, tiled: bool) -> Box:
+        """This box whose tiles follow each other along a tensor's memory.
+
+        Args:
+            strides: Of the tensor along the modes, 0 where it does not vary.
+            tiled: Whether dimensions of which a tile has several elements change places, too, and with them its index.
+        """
+        single = [TileDim((m,), 1) for d in self.dims if d.box == 1 for m in d.modes]
+
+        def far(dim: TileDim) -> float:
+            return abs(strides[dim.modes[0]]) or math.inf
+
+        dims = [d for _, d in self.tiled]
+        for dim in sorted(single, key=far):
+            at = next((i for i, d in enumerate(dims) if far(d) > far(dim)), len(dims))
+            dims.insert(at, dim)
+        return Box(self.extents, tuple(sorted(dims, key=far) if tiled else dims))
+
     def divided(self, parts: int) -> Box:
         """One of so many parts of this box, which divide its last tiled dimension."""
         if parts == 1:

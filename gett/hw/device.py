@@ -50,6 +50,7 @@ class L2Rates:
         run_end_bytes: What the two ends of a stored run cost in lines that are not full.
         line_share: Share in which lines that are touched in part show in the time.
         part_of_line: Factor on D's bytes in rows below a line, which leaves in parts.
+        kept_share: Share of L2 whose lines are still there when the rest of them is read.
         cluster_order: First tile of each cluster of two blocks where they fill the GPU; empty where plain order is as
             good. Requests of one GPC for the same line are joined when they come close together, so clusters of one
             GPC take neighbouring tiles.
@@ -61,6 +62,7 @@ class L2Rates:
     run_end_bytes: int
     line_share: float
     part_of_line: float
+    kept_share: float
     cluster_order: tuple[int, ...] = ()
 
 

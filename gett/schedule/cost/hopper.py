@@ -18,6 +18,7 @@ from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import Loads
 from gett.schedule.cost.estimate import Estimate, bounded_split, fastest, split_us
 from gett.schedule.cost.hopper_units import LoopCost, Units
+from gett.schedule.cost.partial_lines import PartialLines, Walk
 from gett.schedule.cost.staging import Staging, StagingCost
 from gett.schedule.spec.hopper_needs import MOST_STAGES, parts
 from gett.schedule.spec.schedule import PARTS, Schedule
@@ -26,6 +27,9 @@ from layouts.rates import L2_LINE
 
 PORT = 128
 """Bytes that shared memory moves a clock."""
+
+ROWS = 8
+"""Rows of tiles that are visited together, about."""
 
 UNITS = "tensor cores", "shared memory", "L2", "copies"
 """What k-tiles ask for; the last are threads that copy."""
@@ -57,6 +61,7 @@ class HopperCost(StagingCost):
         numbers = data_type(plan.contraction.dtype)
         self.sum_bytes, self.doubled = numbers.accumulator_bytes, numbers.doubled
         self.outputs = plan.extent_m * plan.extent_n * plan.extent_l
+        self.partial_lines = PartialLines(plan, facts, sum(self.bytes.values()))
         fills = 2 if mainloop.remakes else 1  # empty pipelines that a block's first tile waits for
         self.start_us = self.device.launches.launch_us + fills * self.device.launches.fill_us
         self.read(self.device.hopper)
@@ -117,6 +122,17 @@ class HopperCost(StagingCost):
         rows = tile.m.box.size * tile.n.box.size * self.size_d / row if row else 0.0
         rows *= 2 if C in of else 1  # rows of C come in as D's go out
         return Traffic(self.copy_us(moved), rows * self.device.tma.stored_row_clocks)
+
+    def again_us(self, tile: WgmmaTile, split: int) -> float:
+        """Microseconds of lines that memory sends once more for each part of them that tiles read."""
+        plan, again, (tiles, at_once) = self.plan, 0.0, self.grid(tile)
+        for tensor, group, side in ((A, "m", tile.m), (B, "n", tile.n)):
+            cuts = ("l", plan.l, None), (group, side.modes, side.box), ("k", plan.k, tile.k)
+            if parts := self.partial_lines.parts(tensor, cuts):
+                of_batch = tiles // self.batches * split
+                walk = Walk(-(-tile.k.tiles // split), ROWS, tile.n.box.tiles, of_batch, tiles * split, at_once)
+                again += self.partial_lines.again(parts, walk, self.bytes[tensor])
+        return self.copy_us(again)
 
     def copy_us(self, moved: float) -> float:
         """Microseconds of so many bytes at copy speed."""
@@ -188,7 +204,8 @@ class HopperCost(StagingCost):
         blocks, steps = tiles * split, -(-tile.k.tiles // split) * mma_tiles
         tail = staging.clocks if split == 1 else rows * columns / 32.0
         looped, stored = steps * loop.clocks, traffic.store_clocks if split == 1 else 0.0
-        memory = traffic.dram_us / (1.0 if stream_k else min(1.0, blocks / self.facts.sm_count))
+        dram_us = traffic.dram_us + self.again_us(tile, split)
+        memory = dram_us / (1.0 if stream_k else min(1.0, blocks / self.facts.sm_count))
         between = memory / max(1.0, blocks / at_once)
         work = min(self.work(tile, loop, looped, tail, stored, between, split == 1, staging.bulk))
         if tile.warpgroups.ping_pong and split == 1:  # shared memory serves two tiles at once

@@ -16,6 +16,7 @@ from gett.hw.device import nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest
+from gett.schedule.cost.partial_lines import PartialLines, Walk
 from gett.schedule.mainloops.multistage import resident_blocks
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import PARTS, Schedule, Tiling
@@ -42,8 +43,10 @@ class MultistageCost:
         outputs = plan.l + plan.m + plan.n
         self.stored_d = volume(outputs, D) * plan.size(D)
         self.read_c = volume(outputs, C) * itemsize(c.c.dtype) if c.c is not None else 0
-        read = volume(plan.l + plan.m + plan.k, A) * plan.size(A) + volume(plan.l + plan.n + plan.k, B) * plan.size(B)
-        self.distinct = read + self.stored_d + self.read_c
+        sides = ((A, plan.m), (B, plan.n))
+        self.read = {t: volume(plan.l + side + plan.k, t) * plan.size(t) for t, side in sides}
+        self.distinct = sum(self.read.values()) + self.stored_d + self.read_c
+        self.lines = PartialLines(plan, facts, self.distinct)
         self.clocks_of_us = facts.clock_ghz * 1e3
         self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
 
@@ -161,6 +164,14 @@ class MultistageCost:
             self.traffic[key] = max(cost, least)
         return self.traffic[key]
 
+    def _again(self, t: Tiling, walk: Walk) -> float:
+        """Bytes that memory moves at least, with lines that come once for each part."""
+        plan, moved = self.plan, float(self.distinct)
+        for tensor, group, side, box in ((A, "m", plan.m, t.m), (B, "n", plan.n, t.n)):
+            parts = self.lines.parts(tensor, (("l", plan.l, t.l), (group, side, box), ("k", plan.k, t.k)))
+            moved += self.lines.again(parts, walk, self.read[tensor]) if parts else 0.0
+        return moved
+
     def _stays(self, t: Tiling) -> bool:
         """Whether sectors of D that a tile cuts are in L2 until those of the next batches fill them."""
         return t.m.tiles * t.n.tiles <= self.facts.sm_count and 2 * self.stored_d < self.facts.l2_bytes
@@ -194,7 +205,9 @@ class MultistageCost:
             launched = 0.0 if waves or s.multistage.tensor_cores else self.tile.launched_clocks
             clocks += wave(-(-left // facts.sm_count), begin - launched)
         memory = self._memory_us(written if split == 1 else 0.0)
-        main = self._main(clocks, memory)
+        of_batch, at_once = t.m.tiles * t.n.tiles * split, facts.sm_count * per_sm
+        walk = Walk(steps, s.scheduler.group_m, t.n.tiles, of_batch, blocks, at_once)
+        main = max(self._main(clocks, memory), self._memory_us(self._again(t, walk)))
         reduce = 0.0
         if split > 1:
             passes = device.launches.reduce_l2_passes * blocks * t.shape[0] * t.shape[1] * 4 / device.l2.read_tbps
@@ -220,7 +233,9 @@ class MultistageCost:
         memory = self._memory_us(written)
         bound = "DRAM" if memory >= clocks / self.clocks_of_us else bound
         parts = 2.0 * (at_once + left) * self.partial_bytes(t) / device.memory.copy_tbps * 1e-6
-        us = 2 * device.launches.launch_us + self._main(clocks, memory) + parts
+        walk = Walk(t.k.tiles, s.scheduler.group_m, t.n.tiles, t.m.tiles * t.n.tiles, tiles, at_once)
+        main = max(self._main(clocks, memory), self._memory_us(self._again(t, walk)))
+        us = 2 * device.launches.launch_us + main + parts
         return Estimate(us, bound, 1, stream_k=True)
 
     def _k_tile(self, s: Schedule, cost_a: float, cost_b: float) -> KTile:

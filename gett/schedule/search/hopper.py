@@ -49,6 +49,7 @@ from gett.schedule.spec.vectors import store_vector
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from layouts.box import Box
 from layouts.modes import unit_mode
+from layouts.rates import L2_LINE
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
@@ -182,6 +183,15 @@ class HopperSearch(Search[WgmmaTile]):
         lead, leads = next(iter(self.leads), None), self.of_step(self.tried.leads)
         return k_boxes(self.extents_k, lead, self.size, self.atom.k, patient, depths, leads)
 
+    def walked(self, boxes: Sequence[Box]) -> Sequence[Box]:
+        """Boxes of K, also walked along the memory of the larger operand where they have parts of its lines."""
+        larger = max((A, B), key=self.cost.bytes.__getitem__)
+        unit, strides = self.k_unit[larger], [s.strides[larger] for s in self.plan.k]
+        if unit is None or not self.cost.partial_lines.come_again:
+            return boxes
+        parts = (x.walked(strides, tiled=True) for x in boxes if x.cut[unit] * self.size < L2_LINE)
+        return [*dict.fromkeys((*boxes, *parts))]
+
     def sides(self, tensor: int, blocks: Iterable[int]) -> Iterator[OperandTiling]:
         """The boxes of an operand's free group, of any of some blocks."""
         return (side for block in blocks for side in self.boxes.boxes(tensor, block, self.mn_unit[tensor]))
@@ -190,7 +200,7 @@ class HopperSearch(Search[WgmmaTile]):
         """Every combination of warpgroups, columns and boxes, where tensor maps move both operands."""
         if not self.takes():
             return
-        groups, widths, boxes_k = self.groups, self.widths(), self.boxes_of_k()
+        groups, widths, boxes_k = self.groups, self.widths(), self.walked(self.boxes_of_k())
         for tensor, blocks in ((A, [x.rows for x in groups]), (B, widths)):
             if not any(self.movable(tensor, side, boxes_k) for side in self.sides(tensor, blocks)):
                 return

@@ -46,7 +46,7 @@ class MixedSearch(HopperSearch):
         """Every combination of tile and boxes that both operands reach, not both by tensor map."""
         if not self.takes():
             return
-        for box_k, groups, n in product(self.boxes_of_k(), self.groups, self.widths()):
+        for box_k, groups, n in product(self.walked(self.boxes_of_k()), self.groups, self.widths()):
             if not self.holds(groups, n, box_k):
                 continue
             for box_m, box_n in product(self.side_boxes(A, groups.rows), self.side_boxes(B, n)):

@@ -189,8 +189,15 @@ class MultistageSearch(Search[Schedule]):
         return self._loaders[key]
 
     def _k_boxes(self, block: int) -> Iterable[Box]:
-        """Boxes of K: the best two for runs that begin in M or N, and the best for those that begin in K."""
-        return dict.fromkeys((*self._group_boxes("k", block)[:2], *self._group_boxes("k alone", block)[:1]))
+        """Boxes of K: the best two for runs that begin in M or N, and the best for those that begin in K.
+
+        The same walked along the memory of the larger operand, where its lines may come again.
+        """
+        boxes = (*self._group_boxes("k", block)[:2], *self._group_boxes("k alone", block)[:1])
+        if self.cost.lines.come_again:
+            strides = [s.strides[max(self.cost.read, key=self.cost.read.__getitem__)] for s in self.plan.k]
+            boxes += tuple(x.walked(strides, tiled=False) for x in boxes if x.tiled and not x.flattens)
+        return dict.fromkeys(boxes)
 
     def _group_boxes(self, group: str, block: int) -> list[Box]:
         """Boxes of one group at one block size, the best first."""
