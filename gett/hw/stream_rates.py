@@ -15,6 +15,7 @@ class StreamRates:
         matrix_share: Share of a copy's rate that a product with a small matrix reaches.
         matrix_widths: Factors on its time by the bytes of an access, (bytes, factor).
         matrix_lanes: Its multiply-adds of a multiprocessor in a clock that are counted on.
+        matrix_stores: Parts of lines that L2 takes in a clock, where a warp does not store them one after the other.
     """
 
     split_blocks: int
@@ -22,6 +23,7 @@ class StreamRates:
     matrix_share: float
     matrix_widths: tuple[tuple[int, float], ...]
     matrix_lanes: int
+    matrix_stores: float
 
 
 @dataclass(frozen=True, slots=True)

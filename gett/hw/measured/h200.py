@@ -187,6 +187,7 @@ MODEL = DeviceModel(
         matrix_share=0.92,
         matrix_widths=((16, 1.0), (8, 1.1), (4, 1.35), (2, 1.9), (1, 3.0)),
         matrix_lanes=64,
+        matrix_stores=22.0,  # counters of four kernels: 40 requests a nanosecond
     ),
     packing=PackingRates(
         # Of 269 contractions whose copies were expected to gain anything, 117 are left, 0.925 of the time by the mean;

@@ -22,6 +22,9 @@ from layouts.access import run_of_boxes
 from layouts.box import Box, place_of
 from layouts.rates import L2_LINE, run_cost
 
+TOGETHER = 32
+"""Multiply-adds of a vector up to which the compiler interleaves sums: their stores follow each other."""
+
 
 def matrix_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
     """The schedules of a plan, best first; none where it is no large operand times a small matrix."""
@@ -101,25 +104,26 @@ class _Matrix:
         clocks = {"DRAM": us * clocks_of_us}
         clocks["arithmetic"] = p.flops / 2 / (rates.matrix_lanes * self.facts.sm_count)
         # A line takes a clock; loads, sums and stores of a block follow each other, unless there are others.
-        clocks["lines"] = self._lines(box, loop) * (blocks + 1)
+        lines = {tensor: self._lines(box, loop, tensor) for tensor in self.views}
+        clocks["lines"] = sum(lines.values()) * (blocks + 1)
+        # Parts of a line that a warp stores one right after the other leave together.
+        if p.extent_k * p.extent_n > TOGETHER:
+            clocks["stores"] = lines[D] * box.tiles * p.extent_l / rates.matrix_stores
         bound = max(clocks, key=lambda name: clocks[name])
         reason = f"operand {'AB'[p.swapped]} streamed, times {p.extent_k} x {p.extent_n}"
         return Forecast(clocks[bound] / clocks_of_us + device.launches.launch_us, bound, reason)
 
-    def _lines(self, box: Box, loop: StreamMatrix) -> float:
-        """Lines of the first cache, as long as those of L2, that all accesses of a block's warps touch."""
-        cuts, found = cut_modes(box), 0.0
-        sizes = [cut for _, cut in cuts]
-        for tensor, view in self.views.items():
-            steps = [view.strides[mode] for mode, _ in cuts]
-            lanes = range(0, min(32 * loop.vector, box.size), loop.vector)
-            bytes_of = (place_of(i, sizes, steps) for i in lanes)
-            beside = _beside(loop, tensor)
-            accesses = (self.plan.extent_k if tensor == A else self.plan.extent_n) / beside
-            width = view.size * loop.vector * beside
-            touched = len({x // L2_LINE for first in bytes_of for x in (first, first + width - 1)})
-            found += accesses * touched * loop.lanes_n ** (tensor == A)
-        return found * -(-box.size // (32 * loop.vector))
+    def _lines(self, box: Box, loop: StreamMatrix, tensor: int) -> float:
+        """Lines of L2 that a block's warps touch with all accesses to a tensor."""
+        cuts, view, rows = cut_modes(box), self.views[tensor], 32 * loop.vector // loop.lanes_n
+        sizes, steps = [cut for _, cut in cuts], [view.strides[mode] for mode, _ in cuts]
+        bytes_of = (place_of(i, sizes, steps) for i in range(0, min(rows, box.size), loop.vector))
+        beside = _beside(loop, tensor)
+        # Lanes that share a vector read the same of A, and store other columns.
+        accesses = self.plan.extent_k / beside if tensor == A else self.plan.extent_n / (beside * loop.lanes_n)
+        width = view.size * loop.vector * beside
+        touched = len({x // L2_LINE for first in bytes_of for x in (first, first + width - 1)})
+        return accesses * touched * -(-box.size // rows)
 
 
 def _beside(loop: StreamMatrix, tensor: int) -> int:

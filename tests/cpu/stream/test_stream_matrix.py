@@ -193,3 +193,12 @@ def test_what_the_kernel_cannot_do_is_illegal(wrong: dict[str, int]) -> None:
 )
 def test_other_products_are_not_run_so(subscripts: str, extents: dict[str, int]) -> None:
     assert not chosen(plan_of(subscripts, extents, "float32"))
+
+
+def test_rows_that_each_lane_stores_in_parts_are_forecast_by_what_l2_takes() -> None:
+    """Stores of 16 bytes, each of a line of its own, took five times as long as the bytes: requests bound them."""
+    extents = {"a": 3, "b": 2, "c": 2, "d": 4, "e": 4, "f": 16, "g": 7, "h": 2048}
+    found = matrix_schedules(plan_of("abcde,fcaghb->hgfed", extents, "float64"), FACTS)
+    assert {s.forecast.bound for s in found} == {"stores"}
+    few = matrix_schedules(plan_of(*CASES["gate-last"]), FACTS)  # stored one after the other
+    assert "stores" not in {s.forecast.bound for s in few}
