@@ -249,7 +249,7 @@ class _Sums:
             owners = _ceil_pow2(-(-max(1, volume_o) // vector))
             of_block = min(owners, 32)
             # Few blocks go through K one step after the other: with more threads an output there are more of them.
-            while of_block * vector * self.outputs[self.big].size > ROW_BYTES // 2 and owners < of_block * sm_count:
+            while of_block * vector * self.outputs[self.big].size > self._least_row and owners < of_block * sm_count:
                 of_block //= 2
             lanes = 1 if owners >= 2 * busy else min(STREAMING.threads // of_block, _ceil_pow2(vectors))
         accesses = STREAMING.accesses // 2 if self.small else STREAMING.accesses
@@ -259,6 +259,18 @@ class _Sums:
         most = max(1, STREAMING.held_bytes // (self.accumulator * outputs))
         rows = min(max(1, STREAMING.accesses // unroll), accesses)
         return lanes, min(rows, most, 1 << (spare.bit_length() - 1)), unroll
+
+    @property
+    def _least_row(self) -> int:
+        """Bytes of the streamed operand's rows that a block reads at least.
+
+        Whole lines where rows have them and L2 does not hold the operand: half as many requests to L2, of as many
+        slices. Else half a line, for more blocks.
+        """
+        view = self.outputs[self.big]
+        nearest = view.order()[0]
+        row = view.extents[nearest] * view.size if view.strides[nearest] == view.size else 0
+        return ROW_BYTES if row >= ROW_BYTES and view.bytes > self.facts.l2_bytes else ROW_BYTES // 2
 
     def _boxes(self, vector: int, lanes_k: int, rows: int, unroll: int) -> tuple[Box, Box]:
         """Boxes of D's modes and of K, both in the streamed operand's order."""

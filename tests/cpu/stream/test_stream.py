@@ -21,7 +21,9 @@ from gett.schedule.search import stream as stream_search
 from gett.schedule.search.select import select_schedule
 from gett.schedule.search.stream_boxes import swizzled, walk_index
 from gett.schedule.spec.mainloop import StreamMap, StreamSum
+from layouts.rates import L2_LINE
 from layouts.swizzle import replays
+from tests.cases import Case
 from tests.cpu.helpers import contraction_of
 from tests.cpu.host_blocks import run_kernel
 from tests.cpu.stream.stream_walk import StreamWalk
@@ -305,3 +307,10 @@ def test_few_outputs_are_summed_by_many_blocks(dtype: str) -> None:
     assert loop.threads // loop.lanes_k * loop.vector * plan.size(1) >= 64  # bytes that are read together
     many = select_schedule(plan_for("ab,acb->c", [(2, 512), (2, 1 << 18, 512)], dtype)[0], "sm_90a")
     assert many.tiling.m.tiles > 1000
+
+
+@pytest.mark.parametrize(("rows", "whole"), [(2048, True), (16, False)])
+def test_blocks_read_whole_lines_of_an_operand_that_l2_does_not_hold(rows: int, whole: bool) -> None:
+    extents = {"a": rows, "b": 84, "c": 1024}
+    plan = make_gemm_plan(Case("", "abc,ba->c", extents).contraction("float64"))
+    assert (select_schedule(plan, "sm_90a").tiling.m.size * 8 >= L2_LINE) == whole
