@@ -268,8 +268,8 @@ class _Sums:
         slices. Else half a line, for more blocks.
         """
         view = self.outputs[self.big]
-        nearest = view.order()[0]
-        row = view.extents[nearest] * view.size if view.strides[nearest] == view.size else 0
+        near = (view.extents[m] * view.size for m in view.order()[:1] if view.strides[m] == view.size)
+        row = next(near, 0)
         return ROW_BYTES if row >= ROW_BYTES and view.bytes > self.facts.l2_bytes else ROW_BYTES // 2
 
     def _boxes(self, vector: int, lanes_k: int, rows: int, unroll: int) -> tuple[Box, Box]:
