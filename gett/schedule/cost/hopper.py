@@ -28,8 +28,8 @@ from layouts.rates import L2_LINE
 PORT = 128
 """Bytes that shared memory moves a clock."""
 
-ROWS = 8
-"""Rows of tiles that are visited together, about."""
+RASTER = 8
+"""Rows of tiles that are visited together where nothing asks for others."""
 
 UNITS = "tensor cores", "shared memory", "L2", "copies"
 """What k-tiles ask for; the last are threads that copy."""
@@ -61,7 +61,7 @@ class HopperCost(StagingCost):
         numbers = data_type(plan.contraction.dtype)
         self.sum_bytes, self.doubled = numbers.accumulator_bytes, numbers.doubled
         self.outputs = plan.extent_m * plan.extent_n * plan.extent_l
-        self.partial_lines = PartialLines(plan, facts, sum(self.bytes.values()))
+        self.partial_lines = PartialLines(plan, facts, self.bytes, sum(self.bytes.values()))
         fills = 2 if mainloop.remakes else 1  # empty pipelines that a block's first tile waits for
         self.start_us = self.device.launches.launch_us + fills * self.device.launches.fill_us
         self.read(self.device.hopper)
@@ -125,14 +125,11 @@ class HopperCost(StagingCost):
 
     def again_us(self, tile: WgmmaTile, split: int) -> float:
         """Microseconds of lines that memory sends once more for each part of them that tiles read."""
-        plan, again, (tiles, at_once) = self.plan, 0.0, self.grid(tile)
-        for tensor, group, side in ((A, "m", tile.m), (B, "n", tile.n)):
-            cuts = ("l", plan.l, None), (group, side.modes, side.box), ("k", plan.k, tile.k)
-            if parts := self.partial_lines.parts(tensor, cuts):
-                of_batch = tiles // self.batches * split
-                walk = Walk(-(-tile.k.tiles // split), ROWS, tile.n.box.tiles, of_batch, tiles * split, at_once)
-                again += self.partial_lines.again(parts, walk, self.bytes[tensor])
-        return self.copy_us(again)
+        m, n, (tiles, at_once) = tile.m, tile.n, self.grid(tile)
+        of_batch = tiles // self.batches * split
+        walk = Walk(-(-tile.k.tiles // split), RASTER, n.box.tiles, of_batch, tiles * split, at_once)
+        cuts = ("m", m.modes, m.box), ("n", n.modes, n.box)
+        return self.copy_us(self.partial_lines.of_operands(*cuts, None, tile.k, walk))
 
     def copy_us(self, moved: float) -> float:
         """Microseconds of so many bytes at copy speed."""

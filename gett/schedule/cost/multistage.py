@@ -46,7 +46,7 @@ class MultistageCost:
         sides = ((A, plan.m), (B, plan.n))
         self.read = {t: volume(plan.l + side + plan.k, t) * plan.size(t) for t, side in sides}
         self.distinct = sum(self.read.values()) + self.stored_d + self.read_c
-        self.lines = PartialLines(plan, facts, self.distinct)
+        self.partial_lines = PartialLines(plan, facts, self.read, self.distinct)
         self.clocks_of_us = facts.clock_ghz * 1e3
         self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
 
@@ -165,12 +165,9 @@ class MultistageCost:
         return self.traffic[key]
 
     def _again(self, t: Tiling, walk: Walk) -> float:
-        """Bytes that memory moves at least, with lines that come once for each part."""
-        plan, moved = self.plan, float(self.distinct)
-        for tensor, group, side, box in ((A, "m", plan.m, t.m), (B, "n", plan.n, t.n)):
-            parts = self.lines.parts(tensor, (("l", plan.l, t.l), (group, side, box), ("k", plan.k, t.k)))
-            moved += self.lines.again(parts, walk, self.read[tensor]) if parts else 0.0
-        return moved
+        """Bytes of lines that memory sends once more for each part of them that tiles read."""
+        plan = self.plan
+        return self.partial_lines.of_operands(("m", plan.m, t.m), ("n", plan.n, t.n), t.l, t.k, walk)
 
     def _stays(self, t: Tiling) -> bool:
         """Whether sectors of D that a tile cuts are in L2 until those of the next batches fill them."""
@@ -207,7 +204,7 @@ class MultistageCost:
         memory = self._memory_us(written if split == 1 else 0.0)
         of_batch, at_once = t.m.tiles * t.n.tiles * split, facts.sm_count * per_sm
         walk = Walk(steps, s.scheduler.group_m, t.n.tiles, of_batch, blocks, at_once)
-        main = max(self._main(clocks, memory), self._memory_us(self._again(t, walk)))
+        main = self._main(clocks, memory, self._again(t, walk))
         reduce = 0.0
         if split > 1:
             passes = device.launches.reduce_l2_passes * blocks * t.shape[0] * t.shape[1] * 4 / device.l2.read_tbps
@@ -234,7 +231,7 @@ class MultistageCost:
         bound = "DRAM" if memory >= clocks / self.clocks_of_us else bound
         parts = 2.0 * (at_once + left) * self.partial_bytes(t) / device.memory.copy_tbps * 1e-6
         walk = Walk(t.k.tiles, s.scheduler.group_m, t.n.tiles, t.m.tiles * t.n.tiles, tiles, at_once)
-        main = max(self._main(clocks, memory), self._memory_us(self._again(t, walk)))
+        main = self._main(clocks, memory, self._again(t, walk))
         us = 2 * device.launches.launch_us + main + parts
         return Estimate(us, bound, 1, stream_k=True)
 
@@ -307,7 +304,7 @@ class MultistageCost:
         """Microseconds of device memory for so many bytes of D and C, at copy speed; reads pass beside the products."""
         return written / self.device.memory.copy_tbps * 1e-6
 
-    def _main(self, clocks: float, memory: float) -> float:
-        """Microseconds of the multiprocessors and of memory, which overlap in part."""
+    def _main(self, clocks: float, memory: float, again: float = 0.0) -> float:
+        """Microseconds of the multiprocessors and of memory, which overlap in part; `again` are bytes sent anew."""
         main: float = ((clocks / self.clocks_of_us) ** 4 + memory**4) ** 0.25
-        return max(main, self.distinct / self.device.memory.copy_tbps * 1e-6)  # nothing is faster than a copy
+        return max(main, self._memory_us(self.distinct + again))  # nothing is faster than a copy

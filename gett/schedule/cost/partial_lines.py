@@ -8,12 +8,12 @@ tiles are made, and no main loop.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.ir.gemm import GemmPlan
+from gett.ir.gemm import A, B, GemmPlan
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.rates import L2_LINE
@@ -31,7 +31,7 @@ class Part(NamedTuple):
     sent: float  # bytes of the lines that it touches, against its own
     group: str  # of the mode along which it goes on
     step: int  # tiles or k-tiles from one to the next along that mode, the group's own alone
-    parts: int  # of them that have a line
+    of_line: int  # parts that a line has
 
 
 class Walk(NamedTuple):
@@ -50,14 +50,14 @@ class Walk(NamedTuple):
             return part.step % self.steps / self.steps * min(1.0, self.at_once / self.blocks)
         rows = part.step if part.step < self.rows else part.step * self.columns
         tiles = {"m": rows, "n": part.step * self.rows, "l": part.step * self.of_batch}[part.group]
-        return tiles / self.blocks if tiles * (part.parts - 1) >= self.at_once else 0.0
+        return tiles / self.blocks if tiles * (part.of_line - 1) >= self.at_once else 0.0
 
 
 class PartialLines:
-    """How often the lines of one plan's operands come."""
+    """How often the lines of one plan's operands come, of whose bytes `read` tells; all tensors have `distinct`."""
 
-    def __init__(self, plan: GemmPlan, facts: ArchFacts, distinct: float) -> None:
-        self.plan, self.distinct = plan, distinct
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, read: Mapping[int, int], distinct: float) -> None:
+        self.plan, self.read, self.distinct = plan, read, distinct
         self.kept = nearest(facts).l2.kept_share * facts.l2_bytes
         self.known: dict[tuple[int, tuple[Box | None, ...]], tuple[Part, ...]] = {}
 
@@ -65,6 +65,19 @@ class PartialLines:
     def come_again(self) -> bool:
         """Whether any may: L2 does not keep all that is read."""
         return self.distinct > self.kept
+
+    @property
+    def larger(self) -> int:
+        """The larger operand."""
+        return max((A, B), key=self.read.__getitem__)
+
+    def of_operands(self, m: Cut, n: Cut, l: Box | None, k: Box, walk: Walk) -> float:
+        """Bytes that memory sends of both operands beyond those that they have, by how tiles cut all groups."""
+        if not self.come_again:
+            return 0.0
+        of_l, of_k = ("l", self.plan.l, l), ("k", self.plan.k, k)
+        sides = ((A, m), (B, n))
+        return sum(self.again(self.parts(t, (of_l, side, of_k)), walk, self.read[t]) for t, side in sides)
 
     def parts(self, tensor: int, cuts: Sequence[Cut]) -> tuple[Part, ...]:
         """The short runs of an operand, the shortest first; none where L2 keeps all that is read."""

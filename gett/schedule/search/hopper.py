@@ -21,6 +21,7 @@ from gett.hw.dtypes import WORD, warpgroup_atom
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule import lower as lowering
 from gett.schedule.cost.estimate import ROUNDED, Estimate, bounded_split
+from gett.schedule.cost.hopper import RASTER
 from gett.schedule.cost.hopper_bounds import HopperBounds, Sides
 from gett.schedule.cost.hopper_units import LoopCost
 from gett.schedule.cost.staging import Staging
@@ -55,7 +56,6 @@ from layouts.tma import TmaMap
 
 Made = TypeVar("Made", bound="HopperSearch")
 Loader = Tma | Gather | CpAsyncTile
-RASTER = 8  # rows of tiles that are visited together
 GPC_BLOCKS = 8  # neighbours of a plain grid that lie in one GPC, whose requests for the same lines L2 joins
 
 
@@ -185,9 +185,9 @@ class HopperSearch(Search[WgmmaTile]):
 
     def walked(self, boxes: Sequence[Box]) -> Sequence[Box]:
         """Boxes of K, also walked along the memory of the larger operand where they have parts of its lines."""
-        larger = max((A, B), key=self.cost.bytes.__getitem__)
-        unit, strides = self.k_unit[larger], [s.strides[larger] for s in self.plan.k]
-        if unit is None or not self.cost.partial_lines.come_again:
+        lines = self.cost.partial_lines
+        unit, strides = self.k_unit[lines.larger], [s.strides[lines.larger] for s in self.plan.k]
+        if unit is None or not lines.come_again:
             return boxes
         parts = (x.walked(strides, tiled=True) for x in boxes if x.cut[unit] * self.size < L2_LINE)
         return [*dict.fromkeys((*boxes, *parts))]

@@ -194,8 +194,8 @@ class MultistageSearch(Search[Schedule]):
         The same walked along the memory of the larger operand, where its lines may come again.
         """
         boxes = (*self._group_boxes("k", block)[:2], *self._group_boxes("k alone", block)[:1])
-        if self.cost.lines.come_again:
-            strides = [s.strides[max(self.cost.read, key=self.cost.read.__getitem__)] for s in self.plan.k]
+        if (lines := self.cost.partial_lines).come_again:
+            strides = [s.strides[lines.larger] for s in self.plan.k]
             boxes += tuple(x.walked(strides, tiled=False) for x in boxes if x.tiled and not x.flattens)
         return dict.fromkeys(boxes)
 

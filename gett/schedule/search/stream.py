@@ -248,8 +248,9 @@ class _Sums:
             vectors = max(1, volume_k)
             owners = _ceil_pow2(-(-max(1, volume_o) // vector))
             of_block = min(owners, 32)
+            least_row = self._least_row()
             # Few blocks go through K one step after the other: with more threads an output there are more of them.
-            while of_block * vector * self.outputs[self.big].size > self._least_row and owners < of_block * sm_count:
+            while of_block * vector * self.outputs[self.big].size > least_row and owners < of_block * sm_count:
                 of_block //= 2
             lanes = 1 if owners >= 2 * busy else min(STREAMING.threads // of_block, _ceil_pow2(vectors))
         accesses = STREAMING.accesses // 2 if self.small else STREAMING.accesses
@@ -260,7 +261,6 @@ class _Sums:
         rows = min(max(1, STREAMING.accesses // unroll), accesses)
         return lanes, min(rows, most, 1 << (spare.bit_length() - 1)), unroll
 
-    @property
     def _least_row(self) -> int:
         """Bytes of the streamed operand's rows that a block reads at least.
 
@@ -268,9 +268,9 @@ class _Sums:
         slices. Else half a line, for more blocks.
         """
         view = self.outputs[self.big]
-        near = (view.extents[m] * view.size for m in view.order()[:1] if view.strides[m] == view.size)
-        row = next(near, 0)
-        return ROW_BYTES if row >= ROW_BYTES and view.bytes > self.facts.l2_bytes else ROW_BYTES // 2
+        near = view.nearest(range(len(view.extents)))
+        whole = near is not None and view.strides[near] == view.size and view.extents[near] * view.size >= ROW_BYTES
+        return ROW_BYTES if whole and view.bytes > self.facts.l2_bytes else ROW_BYTES // 2
 
     def _boxes(self, vector: int, lanes_k: int, rows: int, unroll: int) -> tuple[Box, Box]:
         """Boxes of D's modes and of K, both in the streamed operand's order."""

@@ -23,7 +23,7 @@ from layouts.box import Box, place_of
 from layouts.rates import L2_LINE, run_cost
 
 TOGETHER = 32
-"""Multiply-adds of a vector up to which the compiler interleaves sums: their stores follow each other."""
+"""Multiply-adds of a vector up to which its sums are interleaved and stores follow each other (kernel: `kStores`)."""
 
 
 def matrix_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:

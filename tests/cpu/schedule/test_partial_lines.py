@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from gett.hw.archs import arch_facts
-from gett.ir.gemm import A, GemmPlan, make_gemm_plan
-from gett.schedule.cost.partial_lines import PartialLines, Walk
+from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
+from gett.schedule.cost.partial_lines import Cut, PartialLines, Walk
 from gett.schedule.lower import lower_plan
 from gett.schedule.search.select import select_schedule
 from layouts.box import Box
@@ -20,20 +20,26 @@ FLOAT = 4
 ROWS = 4096
 
 
-def plan_of(inner: int, outer: int, dtype: str = "float32", precision: str = "ieee") -> GemmPlan:
+def plan_of(inner: int, outer: int) -> GemmPlan:
     """Rows of A have `outer` pieces of `inner` numbers; B has the pieces in another order."""
     extents = {"m": ROWS, "n": 16, "i": inner, "o": outer}
-    return make_gemm_plan(Case("", "moi,ion->mn", extents).contraction(dtype, precision=precision))
+    return make_gemm_plan(Case("", "moi,ion->mn", extents).contraction("float32"))
 
 
-def cuts(plan: GemmPlan, cut: dict[int, int]) -> tuple[tuple[str, tuple, Box | None], ...]:
-    rows, box_k = Box.of_cuts((ROWS,), {0: 128}), Box.of_cuts([s.extent for s in plan.k], cut)
-    return ("l", plan.l, None), ("m", plan.m, rows), ("k", plan.k, box_k)
+def box_k(plan: GemmPlan, cut: dict[int, int]) -> Box:
+    return Box.of_cuts([s.extent for s in plan.k], cut)
 
 
-def walk(plan: GemmPlan, cut: dict[int, int], blocks: int = 32) -> Walk:
-    steps = cuts(plan, cut)[2][2].tiles  # type: ignore[union-attr]
-    return Walk(steps, rows=8, columns=1, of_batch=blocks, blocks=blocks, at_once=FACTS.sm_count)
+def cuts(plan: GemmPlan, cut: dict[int, int]) -> tuple[Cut, ...]:
+    return ("l", plan.l, None), ("m", plan.m, Box.of_cuts((ROWS,), {0: 128})), ("k", plan.k, box_k(plan, cut))
+
+
+def walk(plan: GemmPlan, cut: dict[int, int]) -> Walk:
+    return Walk(box_k(plan, cut).tiles, rows=8, columns=1, of_batch=32, blocks=32, at_once=FACTS.sm_count)
+
+
+def lines_of(plan: GemmPlan, distinct: float) -> PartialLines:
+    return PartialLines(plan, FACTS, {A: 1, B: 1}, distinct)
 
 
 def lines(inner: int, taken: int, outer: int) -> float:
@@ -49,7 +55,7 @@ def lines(inner: int, taken: int, outer: int) -> float:
 def test_lines_that_are_read_in_parts_come_with_each_part(inner: int, taken: int, outer: int) -> None:
     plan = plan_of(inner, outer)
     unit = next(i for i, s in enumerate(plan.k) if s.strides[A] == FLOAT)
-    found = PartialLines(plan, FACTS, distinct=1e12)  # L2 keeps nothing
+    found = lines_of(plan, 1e12)  # L2 keeps nothing
     (part, *_) = found.parts(A, cuts(plan, {unit: taken}))
     assert part.sent == pytest.approx(lines(inner, taken, outer))
     own = 1e6
@@ -60,7 +66,7 @@ def test_lines_that_are_read_in_parts_come_with_each_part(inner: int, taken: int
 
 def test_lines_come_once_where_l2_keeps_them_or_parts_are_read_together() -> None:
     plan = plan_of(32, 64)
-    few, many = (PartialLines(plan, FACTS, x) for x in (FACTS.l2_bytes / 8, 100.0 * FACTS.l2_bytes))
+    few, many = (lines_of(plan, x) for x in (FACTS.l2_bytes / 8, 100.0 * FACTS.l2_bytes))
     unit = next(i for i, s in enumerate(plan.k) if s.strides[A] == FLOAT)
     assert few.parts(A, cuts(plan, {unit: 8})) == ()  # all of it stays
     assert many.parts(A, cuts(plan, {unit: 32})) == ()  # a tile has whole lines
