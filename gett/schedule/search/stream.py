@@ -26,7 +26,8 @@ from gett.schedule.spec.schedule import Forecast, OneTile, Schedule, SmemPlan, T
 from gett.schedule.spec.stream_views import TensorView, cut_modes, output_views, sum_views
 from layouts.access import contiguous_run
 from layouts.box import Box
-from layouts.rates import run_cost
+from layouts.rates import L2_LINE, SECTOR, run_cost
+from layouts.swizzle import CHUNK
 
 NONE = Box((), ())
 
@@ -107,14 +108,17 @@ def _map_loop(plan: GemmPlan, facts: ArchFacts) -> tuple[Box, StreamMap]:
     vector = min(d.vector(cut_modes(box)), max(1, 16 // widest))
     loads = {t: _load(box, x, vector) for t, x in tensors.items() if t != D}
     unroll = min(4, -(-box.size // (vector * STREAMING.threads)))
-    walk_d, store_once = walk_in_order(box, d), d.bytes > facts.l2_bytes
+    walk_d, store_once = walk_in_order(box, d), d.bytes > nearest(facts).l2.kept_share * facts.l2_bytes
     return box, StreamMap(loads[A], loads.get(B), loads.get(C), STREAMING.threads, vector, unroll, walk_d, store_once)
 
 
 def _map_box(tensors: Mapping[int, TensorView], volume: int, device: DeviceModel) -> Box:
     """The cheapest of the boxes that give D and the operands that matter beside it runs of several lengths."""
     d, modes = tensors[D], range(len(tensors[D].extents))
-    others = [x for t, x in tensors.items() if t != D and x.nearest(modes) not in (d.nearest(modes), None)]
+    alone, _ = _cheapest(tensors, (), (), volume, device)
+    nearest_d = d.nearest(modes)
+    varying = [x for t, x in tensors.items() if t != D and any(x.strides)]
+    others = [x for x in varying if x.nearest(modes) != nearest_d or _cuts_lines(x, alone)]
     others.sort(key=lambda x: -x.bytes)
     heavy = [x for x in others if _matters(x.bytes, d)]
     best, least = _cheapest(tensors, heavy, (), volume, device)
@@ -167,13 +171,35 @@ def _load(box: Box, tensor: TensorView, vector: int) -> StreamLoad:
     if tensor.is_splat(cuts, vector) and (vector > 1 or follows or not tensor.strides[cuts[0][0]]):
         return StreamLoad(splat=vector > 1)
     width = min(vector, tensor.vector(cuts))
-    if (width == vector and vector > 1) or (follows and (not cuts or cuts[0][1] % vector == 0)):
+    whole = width == vector and vector > 1
+    if not (whole and _turns(box, tensor)) and (whole or (follows and (not cuts or cuts[0][1] % vector == 0))):
         return StreamLoad(width=width)
     places, cut = tensor.image(box), dict(cuts)
     width = tensor.vector([(m, cut[m]) for m in tensor.order([*cut])])
     walk = tuple(digit for digit in walk_in_rows(box, tensor, width) if places[digit.dim])
     mask, shift = choose_swizzle(places, walk, width, tensor.size)
     return StreamLoad(staged=True, width=width, walk=walk, mask=mask, shift=shift)
+
+
+def _cuts_lines(x: TensorView, box: Box) -> bool:
+    """Whether a box reads parts of a tensor's lines, in whole accesses."""
+    whole = x.vector(cut_modes(box)) * x.size == CHUNK
+    return whole and contiguous_run(box, x.strides, x.size) < L2_LINE
+
+
+def _turns(box: Box, x: TensorView) -> bool:
+    """Whether neighbours in D's order are single accesses to a tensor, whose runs in the box are longer.
+
+    Sectors are then asked for twice and more, which costs more than the way through shared memory. Tiles of small
+    results are short, and so is their time.
+    """
+    run = x.size
+    for m, cut in cut_modes(box):
+        if x.strides[m] != run:
+            break
+        run *= cut
+    full = 2 * box.size * x.size > STREAMING.tile_bytes
+    return full and run < SECTOR and contiguous_run(box, x.strides, x.size) > run
 
 
 def _matters(read: float, other: TensorView) -> bool:

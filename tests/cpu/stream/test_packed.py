@@ -23,13 +23,18 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.ir.packing import batch_modes, count_pieces, packed_bytes, packed_operands, piece_starts
 from gett.jit.compile import compile_kernel
 from gett.schedule.legality import can_implement
-from gett.schedule.packed import copy_schedule, plan_in_roles, plans_of
+from gett.schedule.packed import copy_schedule, packed_plans, plan_in_roles, plans_of
 from gett.schedule.rules.rule import name_of
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.packed import packed_schedules
 from gett.schedule.search.select import candidates
+from gett.schedule.search.stream import stream_schedule
+from gett.schedule.spec.mainloop import StreamMap
 from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.stream_views import output_views
+from layouts.access import contiguous_run
+from layouts.rates import L2_LINE
 from tests.cpu.fake_driver import PARAMS, A, B, C, D, build, launch, product_plan
 from tests.cpu.helpers import contraction_of
 from tests.cpu.host_blocks import run_kernel
@@ -125,6 +130,17 @@ def test_nothing_is_packed_where_rows_are_contiguous(subscripts):
     shapes = [(64,) * len(x) for x in subscripts.split("->")[0].split(",")]
     plan = gett.plan(subscripts, *[(s, "float16") for s in shapes], arch="sm_90a").steps[0].gemm
     assert all(s.packing is None for s in candidates(plan, "sm_90a"))
+
+
+def test_copies_of_elements_of_two_words_move_whole_lines():
+    """The words of an element are neighbours in both layouts, whose rows run along others."""
+    shapes = (24, 31, 2048, 13, 3), (2048, 256, 3)
+    plan = gett.plan("abcde,cfe->fdbae", *[(s, "complex128") for s in shapes], arch="sm_90a").steps[0].gemm
+    copy = packed_plans(plan.contraction, (), ("a", "b")).tensors[0].plan
+    schedule = stream_schedule(copy, FACTS)
+    runs = [contiguous_run(schedule.tiling.m, x.strides, x.size) for x in output_views(copy).values()]
+    assert min(runs) >= L2_LINE
+    assert schedule.loop(StreamMap).a.staged
 
 
 def test_copies_are_dense_but_for_rows_that_tensor_maps_move():
