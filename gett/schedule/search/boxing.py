@@ -90,6 +90,7 @@ def cut_group(
     compute: float,
     one_ragged: bool,
     most_tiled: int = 0,
+    runs: frozenset[int] | None = None,
 ) -> list[Box]:
     """The best boxes of at most `block` elements, best first.
 
@@ -102,9 +103,10 @@ def cut_group(
         compute: Weight of padding: the time that arithmetic takes, relative to the tensors' weights.
         one_ragged: Whether at most one dimension may be ragged (K, unless it is flattened).
         most_tiled: Dimensions of which a tile may have more than one element, 0 for any number.
+        runs: What a tile may take of mode `first` where it has other dimensions as well; None for anything.
     """
     group = _group(memory, tuple(extents), tuple(tensors), first)
-    return list(group.boxes(block, compute, one_ragged, most_tiled))
+    return list(group.boxes(block, compute, one_ragged, most_tiled, runs))
 
 
 class _Group:
@@ -120,7 +122,7 @@ class _Group:
             return m != first, min(steps, default=math.inf)
 
         # By how near they are to a unit stride, the heavier tensor deciding ties; `first` in front.
-        self.extents, self.order = extents, sorted(modes, key=nearest)
+        self.extents, self.order, self.first = extents, sorted(modes, key=nearest), first
         self.costs = [_Cost(memory, extents, tensor) for tensor in tensors]
         along = [sorted(modes, key=lambda m: (m != first, abs(t.strides[m]) or math.inf)) for t in tensors]
         by_turns = dict.fromkeys(m for step in zip(*along, strict=True) for m in step)
@@ -128,16 +130,29 @@ class _Group:
         self.growths = list(dict.fromkeys(map(tuple, (*along, by_turns))))
         vector, units = 16 // min(t.itemsize for t in tensors), {t.unit for t in tensors}
         self.multiples = [vector if m in units else 1 for m in modes]
-        self.known: dict[tuple[int, float, bool, int], list[Box]] = {}
+        self.known: dict[tuple[int, float, bool, int, frozenset[int] | None], list[Box]] = {}
 
-    def boxes(self, block: int, compute: float, one_ragged: bool, most_tiled: int) -> list[Box]:
+    def boxes(
+        self, block: int, compute: float, one_ragged: bool, most_tiled: int, runs: frozenset[int] | None
+    ) -> list[Box]:
         """The best boxes, as `cut_group` says; searches that exchange the roles of A and B ask for the same again."""
-        key = block, compute, one_ragged, most_tiled
+        key = block, compute, one_ragged, most_tiled, runs
         if key not in self.known:
             self.known[key] = self._best(*key)
         return self.known[key]
 
-    def _best(self, block: int, compute: float, one_ragged: bool, most_tiled: int) -> list[Box]:
+    def _takes(self, cut: Cut, most_tiled: int, runs: frozenset[int] | None) -> bool:
+        """Whether a tile may have a box, by its dimensions and by what it takes of the first mode beside others."""
+        if isinstance(cut, Box):
+            return True
+        tiled = len(cut) - cut.count(1)
+        if most_tiled and tiled > most_tiled:
+            return False
+        return runs is None or self.first is None or tiled < 2 or cut[self.first] in runs
+
+    def _best(
+        self, block: int, compute: float, one_ragged: bool, most_tiled: int, runs: frozenset[int] | None
+    ) -> list[Box]:
         extents, order = self.extents, self.order
         if len(extents) <= 1:
             return [Box.of_cuts(extents, {m: min(block, e) for m, e in enumerate(extents)})]
@@ -145,7 +160,7 @@ class _Group:
         # By the least that they cost; of equal scores the box that was tried first wins.
         queue = []
         for i, (cut, (arithmetic, whole, tiles)) in enumerate(self._tried(block, one_ragged).items()):
-            if not most_tiled or isinstance(cut, Box) or len(cut) - cut.count(1) <= most_tiled:
+            if self._takes(cut, most_tiled, runs):
                 padded = compute * arithmetic / (volume / (tiles * block))
                 queue.append(((padded + least) * whole, i, padded, whole, cut))
         heapify(queue)

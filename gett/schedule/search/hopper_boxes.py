@@ -84,12 +84,19 @@ class HopperBoxes:
 
     def cuts(self, tensor: int, extents: tuple[int, ...], block: int, unit: int | None) -> list[Box]:
         """The best boxes of an operand's free group, best first."""
-        weights = self.weights(tensor)
-        best = cut_group(self.memory, extents, block, weights, unit, self.compute, False)
+        weights, runs = self.weights(tensor), None
+        if unit is not None:
+            runs = frozenset(x for x in range(1, min(extents[unit], block) + 1) if self.in_rows(x, extents[unit]))
+        best = cut_group(self.memory, extents, block, weights, unit, self.compute, False, runs=runs)
         if not self.few:
             return best
-        few = cut_group(self.memory, extents, block, weights, unit, self.compute, False, most_tiled=2)[:1]
+        few = cut_group(self.memory, extents, block, weights, unit, self.compute, False, most_tiled=2, runs=runs)[:1]
         return [*best[:2], *(box for box in few if box not in best[:2])]
+
+    def in_rows(self, run: int, extent: int) -> bool:
+        """Whether one copy brings a run and other modes: it is one row of a swizzle, or rows that divide the extent."""
+        inner = swizzle_dividing(run * self.size) // self.size
+        return inner == run or (inner > 0 and extent % inner == 0)
 
     def padded_run(self, block: int, unit: int | None) -> OperandTiling | None:
         """A box of M for an MN-major A whose unit mode, taken whole, fills no row of a swizzle: one row an atom."""
@@ -116,7 +123,7 @@ class HopperBoxes:
             return None
         run, extent = box.cut[unit], box.extents[unit]
         inner = swizzle_dividing(run * self.size) // self.size
-        if inner in (0, run, extent) or extent % inner:
+        if inner in (run, extent) or not self.in_rows(run, extent):
             return None
         # The pieces of the run come after the other tiled modes: that is how one copy lays them down.
         others = [(m + (m > unit), d.box) for _, d in box.tiled for m in d.modes if m != unit]
@@ -165,7 +172,8 @@ def k_boxes(
             if lead is not None and cut.get(lead, 0) not in leads and len(extents) > 1:
                 continue
             tiles = math.prod(-(-extent // cut.get(m, 1)) for m, extent in enumerate(extents))
-            if tiles > 2 * -(-volume // (2 * shallow)) + 8:
+            # Half of a tile may be padding, of deep ones as much as leaves no more of them than of the shallowest.
+            if tiles > 2 * -(-volume // min(block, 2 * shallow)) + 8:
                 continue
             lead_bytes = cut.get(lead, 64) * size if lead is not None else 128
             waste = tiles * block / volume

@@ -15,6 +15,7 @@ from gett.jit import compile_kernel
 from gett.schedule.legality import can_implement
 from gett.schedule.mainloops.dmma_tma import doubles, k_of_doubles
 from gett.schedule.mainloops.table import smem_plan
+from gett.schedule.packed import scheduled_plan
 from gett.schedule.rules.rule import Lowered, name_of
 from gett.schedule.search import select
 from gett.schedule.search.fragments import DmmaTmaSearch
@@ -71,6 +72,25 @@ def test_large_complex_results_leave_by_tensor_map(name: str) -> None:
     """The best boxes of M and N alone have more dimensions than a map."""
     found = of_kind(plan_of(next(c for c in tccg() if c.name == name), "complex128"))
     assert isinstance(found[0].epilogue.store, TmaStore)
+
+
+def test_k_of_two_modes_may_be_padded() -> None:
+    """No k-tile divides 127; a tile in a hundred is half empty then, which no other k-tile would be."""
+    plan = plan_of(Case("odd k", "mak,kan->mn", {"m": 256, "n": 24, "k": 127, "a": 1024}), "complex128")
+    found = of_kind(plan)
+    assert found
+    assert all(can_implement(s, plan, FACTS) is None for s in found)
+    assert found[0] == candidates(plan, "sm_90a")[0]
+
+
+def test_boxes_of_two_modes_are_what_one_copy_brings() -> None:
+    """Of 31 rows a copy brings eight beside a second mode; boxes of 16 and more would leave no tensor map."""
+    plan = plan_of(Case("odd m", "abcd,ecb->aed", {"a": 13, "b": 4096, "c": 16, "d": 31, "e": 61}), "complex128")
+    best = of_kind(plan)[0]
+    assert can_implement(best, plan, FACTS) is None
+    lowered = scheduled_plan(plan, best)
+    rows = best.tiling.m.tiles * best.tiling.shape[0] * best.tiling.n.tiles * best.tiling.shape[1]
+    assert rows <= 1.5 * lowered.extent_m * lowered.extent_n
 
 
 def test_real_operands_beside_complex_ones_are_refused() -> None:
