@@ -53,12 +53,17 @@ class Walk(NamedTuple):
         return tiles / self.blocks if tiles * (part.of_line - 1) >= self.at_once else 0.0
 
 
+def kept_by_l2(facts: ArchFacts) -> float:
+    """Bytes that are still in L2 when the rest of their lines is read."""
+    return nearest(facts).l2.kept_share * facts.l2_bytes
+
+
 class PartialLines:
     """How often the lines of one plan's operands come, of whose bytes `read` tells; all tensors have `distinct`."""
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, read: Mapping[int, int], distinct: float) -> None:
         self.plan, self.read, self.distinct = plan, read, distinct
-        self.kept = nearest(facts).l2.kept_share * facts.l2_bytes
+        self.kept = kept_by_l2(facts)
         self.known: dict[tuple[int, tuple[Box | None, ...]], tuple[Part, ...]] = {}
 
     @property

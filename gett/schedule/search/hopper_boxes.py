@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
@@ -86,17 +87,12 @@ class HopperBoxes:
         """The best boxes of an operand's free group, best first."""
         weights, runs = self.weights(tensor), None
         if unit is not None:
-            runs = frozenset(x for x in range(1, min(extents[unit], block) + 1) if self.in_rows(x, extents[unit]))
+            runs = _runs_of_a_copy(extents[unit], min(extents[unit], block), self.size)
         best = cut_group(self.memory, extents, block, weights, unit, self.compute, False, runs=runs)
         if not self.few:
             return best
         few = cut_group(self.memory, extents, block, weights, unit, self.compute, False, most_tiled=2, runs=runs)[:1]
         return [*best[:2], *(box for box in few if box not in best[:2])]
-
-    def in_rows(self, run: int, extent: int) -> bool:
-        """Whether one copy brings a run and other modes: it is one row of a swizzle, or rows that divide the extent."""
-        inner = swizzle_dividing(run * self.size) // self.size
-        return inner == run or (inner > 0 and extent % inner == 0)
 
     def padded_run(self, block: int, unit: int | None) -> OperandTiling | None:
         """A box of M for an MN-major A whose unit mode, taken whole, fills no row of a swizzle: one row an atom."""
@@ -123,7 +119,7 @@ class HopperBoxes:
             return None
         run, extent = box.cut[unit], box.extents[unit]
         inner = swizzle_dividing(run * self.size) // self.size
-        if inner in (run, extent) or not self.in_rows(run, extent):
+        if inner in (0, run, extent) or extent % inner:
             return None
         # The pieces of the run come after the other tiled modes: that is how one copy lays them down.
         others = [(m + (m > unit), d.box) for _, d in box.tiled for m in d.modes if m != unit]
@@ -134,6 +130,13 @@ class HopperBoxes:
         plan = split_modes(self.plan, (found,))
         cut = Box(tuple(extents), (*tiled, *((TileDim(ones, 1),) if ones else ())))
         return OperandTiling(cut, plan.m if tensor == A else plan.n, found)
+
+
+@lru_cache(maxsize=1024)
+def _runs_of_a_copy(extent: int, most: int, size: int) -> frozenset[int]:
+    """Runs that one copy brings beside other modes: one row of a swizzle, or rows that divide the extent."""
+    inner = {run: swizzle_dividing(run * size) // size for run in range(1, most + 1)}
+    return frozenset(run for run, x in inner.items() if x == run or (x > 0 and extent % x == 0))
 
 
 def _padded_run(modes: tuple[Strided, ...], box: Box, unit: int | None, size: int) -> OperandTiling | None:

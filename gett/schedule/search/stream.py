@@ -17,6 +17,7 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import DeviceModel, nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
+from gett.schedule.cost.partial_lines import kept_by_l2
 from gett.schedule.mainloops.stream import ROW_BYTES, smem, sum_block
 from gett.schedule.search.stream_boxes import choose_swizzle, cut_box, walk_in_order, walk_in_rows
 from gett.schedule.search.tried import STREAMING
@@ -108,20 +109,19 @@ def _map_loop(plan: GemmPlan, facts: ArchFacts) -> tuple[Box, StreamMap]:
     vector = min(d.vector(cut_modes(box)), max(1, 16 // widest))
     loads = {t: _load(box, x, vector) for t, x in tensors.items() if t != D}
     unroll = min(4, -(-box.size // (vector * STREAMING.threads)))
-    walk_d, store_once = walk_in_order(box, d), d.bytes > nearest(facts).l2.kept_share * facts.l2_bytes
+    walk_d, store_once = walk_in_order(box, d), d.bytes > kept_by_l2(facts)
     return box, StreamMap(loads[A], loads.get(B), loads.get(C), STREAMING.threads, vector, unroll, walk_d, store_once)
 
 
 def _map_box(tensors: Mapping[int, TensorView], volume: int, device: DeviceModel) -> Box:
     """The cheapest of the boxes that give D and the operands that matter beside it runs of several lengths."""
     d, modes = tensors[D], range(len(tensors[D].extents))
-    alone, _ = _cheapest(tensors, (), (), volume, device)
-    nearest_d = d.nearest(modes)
+    alone = _cheapest(tensors, (), (), volume, device)
     varying = [x for t, x in tensors.items() if t != D and any(x.strides)]
-    others = [x for x in varying if x.nearest(modes) != nearest_d or _cuts_lines(x, alone)]
+    others = [x for x in varying if x.nearest(modes) != d.nearest(modes) or _cuts_lines(x, alone[0])]
     others.sort(key=lambda x: -x.bytes)
     heavy = [x for x in others if _matters(x.bytes, d)]
-    best, least = _cheapest(tensors, heavy, (), volume, device)
+    best, least = _cheapest(tensors, heavy, (), volume, device) if heavy else alone
     # What tiles read again and again may matter, too: a tile along whose modes it does not vary reads it once.
     heavy = [x for x in others if x in heavy or _matters(_traffic(x, best, device), d)]
     kept = tuple(m for m in d.order(modes) if any(x.strides[m] == 0 for x in heavy))
@@ -171,8 +171,11 @@ def _load(box: Box, tensor: TensorView, vector: int) -> StreamLoad:
     if tensor.is_splat(cuts, vector) and (vector > 1 or follows or not tensor.strides[cuts[0][0]]):
         return StreamLoad(splat=vector > 1)
     width = min(vector, tensor.vector(cuts))
-    whole = width == vector and vector > 1
-    if not (whole and _turns(box, tensor)) and (whole or (follows and (not cuts or cuts[0][1] % vector == 0))):
+    if width == vector and vector > 1:
+        direct = not _turns(box, tensor)
+    else:
+        direct = follows and (not cuts or cuts[0][1] % vector == 0)
+    if direct:
         return StreamLoad(width=width)
     places, cut = tensor.image(box), dict(cuts)
     width = tensor.vector([(m, cut[m]) for m in tensor.order([*cut])])
@@ -193,11 +196,7 @@ def _turns(box: Box, x: TensorView) -> bool:
     Sectors are then asked for twice and more, which costs more than the way through shared memory. Tiles of small
     results are short, and so is their time.
     """
-    run = x.size
-    for m, cut in cut_modes(box):
-        if x.strides[m] != run:
-            break
-        run *= cut
+    run = x.size * math.prod(cut for _, cut in x.run(cut_modes(box)))
     full = 2 * box.size * x.size > STREAMING.tile_bytes
     return full and run < SECTOR and contiguous_run(box, x.strides, x.size) > run
 

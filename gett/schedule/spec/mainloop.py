@@ -248,7 +248,7 @@ class StreamMap(AnyMainloop):
     vector: Vector  # elements of D that a thread works on at a time
     unroll: Count  # vectors that a thread has in flight
     walk_d: tuple[Digit, ...]  # order in which a tile is stored, fastest first
-    store_once: bool = False  # whether L2 lets go of D first, which is larger
+    store_once: bool = False  # whether L2 lets go of D first, which it does not keep
 
     kind: ClassVar[str] = "stream map"
     sums: ClassVar[bool] = False

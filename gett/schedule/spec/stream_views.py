@@ -48,19 +48,24 @@ class TensorView:
         """The nearest of some modes in memory, None where it varies along none of them."""
         return min((m for m in modes if self.strides[m]), key=lambda m: abs(self.strides[m]), default=None)
 
+    def run(self, cuts: Cuts) -> Cuts:
+        """The first cut modes, as far as each goes on in memory where the one before ends, which is covered whole."""
+        step = self.size
+        for at, (mode, cut) in enumerate(cuts):
+            if self.strides[mode] != step:
+                return cuts[:at]
+            if cut < self.extents[mode]:
+                return cuts[: at + 1]
+            step *= self.extents[mode]
+        return cuts
+
     def vector(self, cuts: Cuts) -> int:
         """Widest access (up to 16 bytes) in elements along the index that cut modes form.
 
         A mode that the tile covers whole continues into the next where the tensor has no gap there.
         """
-        run, inside = 1, []
-        for mode, cut in cuts:
-            if self.strides[mode] != self.size * run:
-                break
-            inside.append(mode)
-            run *= math.gcd(self.extents[mode], cut)
-            if cut < self.extents[mode]:
-                break
+        along = self.run(cuts)
+        run, inside = math.prod(math.gcd(self.extents[m], cut) for m, cut in along), [m for m, _ in along]
         rest = [s for m, s in enumerate(self.strides) if m not in inside and self.extents[m] > 1]
         return max_vector(self.size, run, [*rest, *self.others], self.alignment)
 

@@ -75,7 +75,7 @@ def test_large_complex_results_leave_by_tensor_map(name: str) -> None:
 
 
 def test_k_of_two_modes_may_be_padded() -> None:
-    """No k-tile divides 127; a tile in a hundred is half empty then, which no other k-tile would be."""
+    """No k-tile divides 127, so that each row of k-tiles has one k of padding."""
     plan = plan_of(Case("odd k", "mak,kan->mn", {"m": 256, "n": 24, "k": 127, "a": 1024}), "complex128")
     found = of_kind(plan)
     assert found
@@ -89,8 +89,8 @@ def test_boxes_of_two_modes_are_what_one_copy_brings() -> None:
     best = of_kind(plan)[0]
     assert can_implement(best, plan, FACTS) is None
     lowered = scheduled_plan(plan, best)
-    rows = best.tiling.m.tiles * best.tiling.shape[0] * best.tiling.n.tiles * best.tiling.shape[1]
-    assert rows <= 1.5 * lowered.extent_m * lowered.extent_n
+    made = best.tiling.m.tiles * best.tiling.shape[0] * best.tiling.n.tiles * best.tiling.shape[1]
+    assert made <= 1.5 * lowered.extent_m * lowered.extent_n
 
 
 def test_real_operands_beside_complex_ones_are_refused() -> None:
