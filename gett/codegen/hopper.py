@@ -158,7 +158,7 @@ def hopper_traits(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int
         ),
         _mainloop(plan, schedule),
         traits.struct("StagedTileTraits", _staged_tile(schedule, order), "TileShape"),
-        traits.struct("EpilogueTraits", _epilogue(plan, schedule, order), "StagedTileTraits"),
+        traits.struct("EpilogueTraits", _epilogue(plan, schedule, order), "StagedTileTraits", traits.store_types(plan)),
     )
     return "".join(structs)
 

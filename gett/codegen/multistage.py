@@ -37,6 +37,7 @@ from gett.codegen.traits import (
     scheduler_traits,
     smem_struct,
     store_traits,
+    store_types,
     struct,
     tile_shape,
 )
@@ -256,7 +257,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]
         tile_shape(schedule, {"kBatch": t.batches}),
         scheduler_traits(schedule, order),
         struct("MainloopTraits", mainloop, "TileShape", [f"typedef {_offset_type(plan)} Offset;", *loaders]),
-        struct("EpilogueTraits", store_traits(plan, schedule, order), "TileShape"),
+        struct("EpilogueTraits", store_traits(plan, schedule, order), "TileShape", store_types(plan)),
     )
     return "".join(structs)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from gett.codegen.common import cpp_bool, source_c
 from gett.codegen.epilogue_op import op_traits
 from gett.codegen.params import cpp_type, dtype_c
+from gett.codegen.store_lines import is_near, store_lines
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.mainloops.kind import Constants
@@ -98,6 +99,11 @@ def scheduler_class(schedule: Schedule) -> str:
     return "PersistentBatches" if schedule.scheduler.group_l > 1 else type(schedule.scheduler).__name__
 
 
+def store_types(plan: GemmPlan) -> list[str]:
+    """Types in `EpilogueTraits`: what holds an offset of D and of C in elements."""
+    return [f"typedef {'int' if is_near(plan) else 'long long'} Offset;"]
+
+
 def store_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]) -> Constants:
     """Members of `EpilogueTraits` that every epilogue has: where C comes from, vectors of D, and their steps.
 
@@ -113,9 +119,13 @@ def store_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, 
         else:
             step[group] = (t.m if group == "m" else t.n).prefix(i)
     source = source_c(plan.contraction.c is not None, schedule.epilogue.source_map is not None)
+    lines = store_lines(plan, schedule, order)
     return {
         "kSourceC": f"SourceC::{source.removeprefix('gett::')}",
         "kVecD": schedule.epilogue.store.vector,
+        "kLine": lines.line,
+        "kLines": lines.lines,
+        "kLineLanes": lines.lanes,
         "kStepM": step["m"],
         "kStepN": step["n"],
         **op_traits(plan.contraction),

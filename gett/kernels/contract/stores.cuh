@@ -12,7 +12,11 @@ template <class EpilogueTraits>
 concept Epilogue =
     Tile<EpilogueTraits> && ResultParams<typename EpilogueTraits::Params> &&
     requires { EpilogueTraits::kSourceC; } &&     // where C comes from: SourceC
+    requires { typename EpilogueTraits::Offset; } &&  // what holds an offset of D and of C
     requires { EpilogueTraits::kVecD; } &&        // elements of a vector of D
+    requires { EpilogueTraits::kLine; } &&        // vectors of a line of the tile; 0 where it is not stored in lines
+    requires { EpilogueTraits::kLines; } &&       // lines of a plane
+    requires { EpilogueTraits::kLineLanes; } &&   // threads that share a line
     requires { EpilogueTraits::kStepM; } &&       // rows of the tile between neighbours of D's fastest dimension
     requires { EpilogueTraits::kStepN; } &&       // columns of the tile between neighbours of D's fastest dimension
     requires { EpilogueTraits::kEpilogueOp; } &&  // whether there is a function of the result

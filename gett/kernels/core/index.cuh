@@ -28,5 +28,8 @@ struct MNAt { int m, n, at; };  // with the element's place in the staged tile
 // The offset of what a tensor does not have. The sum of two is one, too, and so is that of one and any other offset.
 static constexpr long long kInvalid = -(1LL << 62);
 GETT_DEVICE bool exists(long long offset) { return int(offset >> 32) >= -(1 << 29); }
+// The same in 32 bits, for tensors whose offsets have 29.
+static constexpr int kShortInvalid = -(1 << 30);
+GETT_DEVICE bool exists(int offset) { return offset >= -(1 << 29); }
 
 }  // namespace gett

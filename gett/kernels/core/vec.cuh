@@ -33,15 +33,18 @@ template <class T, int N> struct alignas(sizeof(T) * N) Vec {
   }
 };
 
-// Two neighbours at once, but those of 16 bytes: no access is wider.
-template <class T> GETT_DEVICE void store_two(T* at, T x, T y) {
-  if constexpr (sizeof(T) <= 8) {
-    Vec<T, 2>{{x, y}}.store(at);
-  } else {
-    at[0] = x;
-    at[1] = y;
+// Neighbours at once, as far as an access goes: 16 bytes.
+template <class T, int kCount> GETT_DEVICE void store_all(T* at, const T (&x)[kCount]) {
+  constexpr int kMost = 16 / int(sizeof(T)), kV = kCount < kMost ? kCount : kMost;
+#pragma unroll
+  for (int i = 0; i < kCount; i += kV) {
+    Vec<T, kV> v;
+#pragma unroll
+    for (int j = 0; j < kV; ++j) v.x[j] = x[i + j];
+    v.store(at + i);
   }
 }
+template <class T> GETT_DEVICE void store_two(T* at, T x, T y) { store_all(at, {x, y}); }
 template <class T> GETT_DEVICE Vec<T, 2> load_two(const T* at) {
   if constexpr (sizeof(T) <= 8) return Vec<T, 2>::load(at);
   else return {{at[0], at[1]}};

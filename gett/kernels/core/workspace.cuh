@@ -29,15 +29,15 @@ GETT_DEVICE auto* partial_of_share(const Params& p, int share, int part, int ran
 template <class Scheduler, int kM, int kN> GETT_DEVICE constexpr int partial_place(int m, int n) {
   return Scheduler::kPartialsAlongM ? n * kM + m : m * kN + n;
 }
-// Stores the sums of a row's columns n and n + 1 in a partial tile.
-template <class Scheduler, int kM, int kN, class Acc>
-GETT_DEVICE void store_partial_two(Acc* tile, int m, int n, Acc x, Acc y) {
+// Stores the sums of a row's columns from n on in a partial tile.
+template <class Scheduler, int kM, int kN, class Acc, int kCount>
+GETT_DEVICE void store_partial(Acc* tile, int m, int n, const Acc (&x)[kCount]) {
   Acc* const to = tile + partial_place<Scheduler, kM, kN>(m, n);
   if constexpr (Scheduler::kPartialsAlongM) {
-    to[0] = x;
-    to[kM] = y;
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) to[j * kM] = x[j];
   } else {
-    store_two(to, x, y);
+    store_all(to, x);
   }
 }
 

@@ -12,9 +12,8 @@ namespace gett {
 // Stores accumulators of a slice to its partial tile of kM x kN elements.
 template <class Scheduler, class Acc, int kM, int kN> struct StorePartial {
   Acc* to_;
-  GETT_DEVICE void operator()(int m, int n, Acc x) const { to_[partial_place<Scheduler, kM, kN>(m, n)] = x; }
-  GETT_DEVICE void operator()(int m, int n, Acc x, Acc y) const {
-    store_partial_two<Scheduler, kM, kN>(to_, m, n, x, y);
+  template <int kV> GETT_DEVICE void operator()(int m, int n, const Vec<Acc, kV>& x) const {
+    store_partial<Scheduler, kM, kN>(to_, m, n, x.x);
   }
 };
 
@@ -34,13 +33,15 @@ struct PaddedEpilogue {
   // Whether the function is applied to accumulators before they are staged; else it is where C is added.
   static constexpr bool kFinish = Function::kOn && Traits::kSourceC == kSourceNone;
 
-  // Stages an accumulator; it is scaled here unless the function has been applied to it.
+  // Stages accumulators; they are scaled here unless the function has been applied to them.
   struct StoreStaged {
     const Op& op_;
     const Staged& staged_;
-    GETT_DEVICE Acc scaled(Acc x) const { return kFinish ? x : op_.scale(x); }
-    GETT_DEVICE void operator()(int m, int n, Acc x) const { staged_.store(m, n, scaled(x)); }
-    GETT_DEVICE void operator()(int m, int n, Acc x, Acc y) const { staged_.store(m, n, scaled(x), scaled(y)); }
+    template <int kV> GETT_DEVICE void operator()(int m, int n, Vec<Acc, kV> x) const {
+#pragma unroll
+      for (int j = 0; j < kV && !kFinish; ++j) x.x[j] = op_.scale(x.x[j]);
+      staged_.store(m, n, x);
+    }
   };
   // Scales accumulators and applies the function to them.
   struct Finish {
@@ -57,12 +58,12 @@ struct PaddedEpilogue {
 
   GETT_DEVICE PaddedEpilogue(char* smem, int thread)
       : base_(smem + Smem::kStaging), thread_(thread),
-        offsets_{reinterpret_cast<long long*>(smem + Smem::kOffsets)} {}
+        offsets_(smem + Smem::kOffsets) {}
 
   // Before the products: the offsets of the tile's rows and columns.
   template <class Rows, class NTile>
   GETT_DEVICE void prepare(const Params& p, const Rows& rows, const NTile& nt, int threads) const {
-    if constexpr (!Scheduler::kSplit) offsets_.template fill<Index>(p, rows, nt, thread_, threads);
+    if constexpr (!Scheduler::kSplit) offsets_.template fill<Index, Staged>(p, rows, nt, thread_, threads);
   }
 
   // The sums of work tile `t` leave: to D, or to the workspace where they are a part of a tile's.

@@ -34,7 +34,7 @@ template <class Traits, class Index, class Table>
 GETT_DEVICE RowPlace row_place(const typename Traits::Params& p, const Table& offsets, int row, int length,
                                bool inside) {
   const auto mn = Index::idx2crd_d(p, (inside ? row : 0) * Traits::kRowLengthD);
-  const long long offset = offsets.rows_d()[mn.m] + offsets.columns_d()[mn.n];
+  const auto offset = offsets.rows_d()[mn.m] + offsets.columns_d()[mn.n];
   const uint64 to = uint64(p.d + offset);
   const int before = min(length, int(-(uint32(to) >> 1) & 7)), chunks = (length - before) / 8;
   if (!inside || !exists(offset)) return {0, 0, 0, 0, 0};

@@ -21,14 +21,15 @@ template <class Traits> struct StagedTile {
   static constexpr int kBytes = (kUsed + kAlign - 1) / kAlign * kAlign;
   static constexpr int kBatch = Traits::kVecD * sizeof(Element) > 16 ? 2 : 4;
   const Element* base_;
-  template <int kV> GETT_DEVICE void load(const MNAt& mn, Element (&x)[kV]) const {
+  static GETT_DEVICE int place(const MNAt& mn) { return mn.at; }
+  template <int kV> GETT_DEVICE void load(int place, Element (&x)[kV]) const {
     if constexpr (kV * sizeof(Element) <= 16) {
-      const auto v = Vec<Element, kV>::load(base_ + mn.at);
+      const auto v = Vec<Element, kV>::load(base_ + place);
 #pragma unroll
       for (int j = 0; j < kV; ++j) x[j] = v.x[j];
     } else {
 #pragma unroll
-      for (int j = 0; j < kV; ++j) x[j] = base_[mn.at + j];
+      for (int j = 0; j < kV; ++j) x[j] = base_[place + j];
     }
   }
 };
@@ -111,7 +112,7 @@ template <class Traits, class Index, class Scheduler> struct TableEpilogue : Sta
   EpilogueOffsets<Traits> offsets_;
 
   GETT_DEVICE TableEpilogue(char* base, uint32, int thread, int group)
-      : Base(base, thread, group), offsets_{reinterpret_cast<long long*>(base + Base::Staged::kBytes)} {}
+      : Base(base, thread, group), offsets_(base + Base::Staged::kBytes) {}
 
   // Before the products of a tile: fills the offsets of its rows and columns.
   GETT_DEVICE void prepare(const Params& p, const TileId& id) {
@@ -122,7 +123,8 @@ template <class Traits, class Index, class Scheduler> struct TableEpilogue : Sta
       mt.d += lt.d;
       if constexpr (Base::kVectorSource) mt.c += lt.c;
       const int thread = GETT_RECOMPUTE(this->thread_);
-      offsets_.template fill<Index>(p, mt, Index::n_tile(p, id.n), thread, Base::kThreads);
+      typedef typename Base::Staged Staged;
+      offsets_.template fill<Index, Staged>(p, mt, Index::n_tile(p, id.n), thread, Base::kThreads);
     }
   }
 

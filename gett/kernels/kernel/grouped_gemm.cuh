@@ -163,18 +163,21 @@ struct GroupedGemm {
       *reinterpret_cast<ElementD*>(d + rows[m] + columns[n]) = convert<ElementD>(x);
     };
     if constexpr (Traits::kTensorCores) {
-      mma.visit([&](int m, int n, Acc x, Acc y) {
+      mma.visit([&](int m, int n, const Vec<Acc, 2>& x) {
         char* const to = d + rows[m] + columns[n];
         const bool both = exists(rows[m] + columns[n + 1]) && columns[n + 1] - columns[n] == int(sizeof(ElementD));
         if (both && reinterpret_cast<uint64>(to) % (2 * sizeof(ElementD)) == 0) {
-          store_two(reinterpret_cast<ElementD*>(to), convert<ElementD>(x), convert<ElementD>(y));
+          store_two(reinterpret_cast<ElementD*>(to), convert<ElementD>(x.x[0]), convert<ElementD>(x.x[1]));
         } else {
-          put(m, n, x);
-          put(m, n + 1, y);
+          put(m, n, x.x[0]);
+          put(m, n + 1, x.x[1]);
         }
       });
     } else {
-      mma.visit(put);
+      mma.visit([&](int m, int n, const Vec<Acc, Mma::kVn>& x) {
+#pragma unroll
+        for (int j = 0; j < Mma::kVn; ++j) put(m, n + j, x.x[j]);
+      });
     }
   }
 

@@ -4,6 +4,7 @@
 // plain loads, which the pitch of the rows keeps free of bank conflicts.
 #pragma once
 #include "gett/core/fragment.cuh"
+#include "gett/core/vec.cuh"
 #include "gett/ptx/convert.cuh"
 #include "gett/ptx/ldmatrix.cuh"
 #include "gett/ptx/mma_sync.cuh"
@@ -148,7 +149,7 @@ template <class Traits> struct WarpMma {
 #pragma unroll
       for (int j = 0; j < kMmaN; ++j)
         Fragment::for_each_pair<8>(lane_, [&](int m, int n, int r) {
-          f(m0_ + i * 16 + m, n0_ + j * 8 + n, acc_[i][j][r], acc_[i][j][r + 1]);
+          f(m0_ + i * 16 + m, n0_ + j * 8 + n, Vec<Acc, 2>{{acc_[i][j][r], acc_[i][j][r + 1]}});
         });
   }
 };

@@ -139,7 +139,7 @@ struct Multistage {
     __syncthreads();
   }
 
-  // Calls f(m, n, x, y) for neighbours, or f(m, n, x), for all accumulators of the thread.
+  // Calls f(m, n, x) for all accumulators of the thread; `x` are neighbours along N.
   template <class F> GETT_DEVICE void visit(const F& f) const {
 #pragma unroll
     for (int q = 0; q < kBatchesPerWarp; ++q) mma_[q].visit(f);

@@ -104,12 +104,17 @@ template <class Traits> struct SimtMma {
   GETT_DEVICE Acc get(int i, int j) const { return result(acc_[i][j], Element{}); }
   GETT_DEVICE void set(int i, int j, Acc x) { acc_[i][j] = factor(x); }
 
-  // Calls f(m, n, x) for every element of the thread.
+  // Calls f(m, n, x) for the thread's elements, with all neighbours along N at once.
   template <class F> GETT_DEVICE void visit(F&& f) const {
 #pragma unroll
     for (int i = 0; i < kTm; ++i)
 #pragma unroll
-      for (int j = 0; j < kTn; ++j) f(m_of(i), n_of(j), result(acc_[i][j], Element{}));
+      for (int j = 0; j < kTn; j += kVn) {
+        Vec<Acc, kVn> x;
+#pragma unroll
+        for (int v = 0; v < kVn; ++v) x.x[v] = result(acc_[i][j + v], Element{});
+        f(m_of(i), n_of(j), x);
+      }
   }
 };
 

@@ -66,7 +66,7 @@ template <class Traits, class Store, class Scheduler> struct TileSums {
       const int found[2] = {FragmentRows<Traits>::at(block, i, first), FragmentRows<Traits>::at(block, i, first + 8)};
       Fragment::for_each_pair<kN>(lane, [&](int row, int column, int j) {
         const int m = Traits::kGroupValidRows > 0 ? found[j >> 1 & 1] : FragmentRows<Traits>::at(block, i, row);
-        store_partial_two<Scheduler, Traits::kBlockM, kN>(to, m, column, acc[i][j], acc[i][j + 1]);
+        gett::store_partial<Scheduler, Traits::kBlockM, kN>(to, m, column, {acc[i][j], acc[i][j + 1]});
       });
     }
   }

@@ -72,6 +72,10 @@ def test_offsets_that_exist_are_told_from_sums_of_others(tmp_path: Path) -> None
       if (!exists(x + y)) return 1;
   }
   if (exists(kInvalid) || exists(kInvalid + kInvalid)) return 1;
+  const int near[] = {0, -1, 1, 1 - (1 << 29), (1 << 29) - 1};
+  for (int x : near)
+    if (!exists(x) || exists(x + kShortInvalid)) return 1;
+  if (exists(kShortInvalid) || exists(kShortInvalid + kShortInvalid)) return 1;
   printf("right");
 }
 """

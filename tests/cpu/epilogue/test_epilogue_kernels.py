@@ -114,12 +114,14 @@ VISIT = """
           for (int i = 0; i < mma.kRows; ++i)
             for (int j = 0; j < mma.kColumns; ++j) mma.set(i, j, Acc(i * mma.kColumns + j));
           int visits = 0;
-          const auto check = [&](int m, int n, Acc x) {
-            const int i = int(x) / mma.kColumns, j = int(x) % mma.kColumns;
-            if (m != mma.row(i) || n != mma.column(j)) exit(5);
-            ++visits;
-          };
-"""
+          mma.visit([&](int m, int n, const auto& neighbours) {
+            for (Acc x : neighbours.x) {
+              const int i = int(x) / mma.kColumns, j = int(x) % mma.kColumns;
+              if (m != mma.row(i) || n++ != mma.column(j)) exit(5);
+              ++visits;
+            }
+          });
+          if (visits != mma.kRows * mma.kColumns) exit(6)"""
 STREAM = """
     const auto t = Index::o_tile(p, id.m);
     const OutputOp<Traits, Index, decltype(t)> function{p, t};
@@ -146,11 +148,7 @@ def program(kernel: Kernel, spec: Spec) -> str:
     elif isinstance(loop, Multistage):
         mma, header = ("WarpMma", "mma_sync") if loop.tensor_cores else ("SimtMma", "simt")
         headers, body = includes("core/index", "core/swizzle", "epilogue/epilogue_op", f"mainloop/{header}"), MULTISTAGE
-        visit = "mma.visit([&](int m, int n, Acc x, Acc y) { check(m, n, x); check(m, n + 1, y); });"
-        if not loop.tensor_cores:
-            visit = "mma.visit(check);"
-        visit = f"{VISIT}          {visit}\n          if (visits != mma.kRows * mma.kColumns) exit(6)"
-        body = body.replace("MMA", mma).replace("VISIT", visit)
+        body = body.replace("MMA", mma).replace("VISIT", VISIT)
     else:
         headers, body = (
             includes("core/index", "ptx/tma", "epilogue/tma_store"),

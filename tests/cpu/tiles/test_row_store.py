@@ -37,8 +37,8 @@ int main() {
   m.d += Index::l_tile(p, head[2]).d;
   const auto n = Index::n_tile(p, head[1]);
   static long long table[EpilogueOffsets<EpilogueTraits>::kBytes / 8];
-  const EpilogueOffsets<EpilogueTraits> at = {table};
-  at.fill<Index>(p, m, n, 0, 1);
+  const EpilogueOffsets<EpilogueTraits> at((char*)table);
+  at.fill<Index, StagedTile<EpilogueTraits>>(p, m, n, 0, 1);
   uint16* const buffer = (uint16*)aligned_alloc(16, (head[3] + head[4] + 7) / 8 * 16);
   memset(buffer, 0, (head[3] + head[4]) * 2);
   p.d = (EpilogueTraits::ElementD*)(buffer + head[4]);
