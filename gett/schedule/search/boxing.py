@@ -218,8 +218,9 @@ def _ragged(extents: Sequence[int], cut: Sequence[int]) -> int:
 
 
 def _assumed(extent: int) -> int:
-    """What a tile is assumed to take of a partner mode: all of up to 32, else the longest divisor up to 16."""
-    return extent if extent <= 32 else _divisor(extent, 16)
+    """What a tile is assumed to take of a partner mode: all of up to 32, else a divisor from 8 to 16, or 16."""
+    even = _divisor(extent, 16)
+    return extent if extent <= 32 else even if even >= 8 else 16
 
 
 def _divisor(extent: int, most: int) -> int:

@@ -231,7 +231,7 @@ def mma_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
     """Tiles of one batch worth considering for the extents at hand."""
     dtype = data_type(plan.contraction.dtype)
     accumulator = dtype.accumulator_bytes
-    depths = _depths(dtype.bytes, tensor_cores)
+    depths = _depths(plan, tensor_cores)
     most = 128 * 128 * 4 // accumulator
     if tensor_cores:
         most = 128 * 256 if accumulator == 4 else 128 * 128
@@ -239,15 +239,20 @@ def mma_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
         for n in _sides(plan.extent_n, 8, tensor_cores):
             warps = _warps(m, n, tensor_cores, accumulator) if m * n <= most else None
             if warps is not None:
-                for k in depths if plan.extent_k > depths[0] else depths[:1]:
+                for k in depths:
                     yield MmaTile((m, n, k), warps)
 
 
-def _depths(size: int, tensor_cores: bool) -> tuple[int, ...]:
-    """K of a tile that is tried, for elements of `size` bytes."""
+def _depths(plan: GemmPlan, tensor_cores: bool) -> list[int]:
+    """K of a tile that is tried: usual ones, of a short group no more than it has in whole steps."""
+    size = itemsize(plan.contraction.dtype)
+    step, usual = max(1, 8 // size), {1: (16, 32), 2: (16, 32), 4: (8, 16), 8: (8,), 16: (4,)}[size]
     if tensor_cores:
-        return 64 // size, 128 // size
-    return {1: (16, 32), 2: (16, 32), 4: (8, 16), 8: (8,), 16: (4,)}[size]
+        mma = tensor_type(plan.contraction.dtype).mma
+        assert mma is not None
+        step, usual = mma.k, (64 // size, 128 // size)
+    whole = -(-plan.extent_k // step) * step
+    return sorted({min(d, whole) for d in usual})
 
 
 def _sides(extent: int, step: int, tensor_cores: bool) -> list[int]:
@@ -300,7 +305,7 @@ def with_more_warps(tile: MmaTile, tensor_cores: bool) -> MmaTile | None:
 
 def fallback_tiles(plan: GemmPlan, tensor_cores: bool) -> list[MmaTile]:
     """Tiles that meet the limits of a thread whatever the strides are: four warps on little work."""
-    m, k = 32 if tensor_cores else 16, _depths(itemsize(plan.contraction.dtype), tensor_cores)[0]
+    m, k = 32 if tensor_cores else 16, _depths(plan, tensor_cores)[0]
     return [MmaTile((x * m, x * 32, k), (2, 2)) for x in (1, 2)]
 
 
@@ -315,11 +320,11 @@ def batched_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
     if not batched and max(plan.extent_m, plan.extent_n) > SMALL[tensor_cores]:
         return
     sides_m, sides_n = BATCHED_SIDES[tensor_cores]
-    depths = _depths(size, tensor_cores)
+    depths = _depths(plan, tensor_cores)
     if tensor_cores:
         mma = tensor_type(plan.contraction.dtype).mma
         assert mma is not None
-        depths = tuple(sorted({min(d * mma.k, -(-plan.extent_k // mma.k) * mma.k) for d in (1, 2, 3, 4)}))
+        depths = sorted({min(d * mma.k, -(-plan.extent_k // mma.k) * mma.k) for d in (1, 2, 3, 4)})
     most = 128 * WARPS * 32 * 2 // max(size, 2)  # 128 accumulators a thread
     for count in (8, 16, 32):
         if count // 2 >= plan.extent_l and count != 8:

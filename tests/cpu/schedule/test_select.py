@@ -199,8 +199,7 @@ def test_vectors_run_on_from_mode_to_mode() -> None:
 
 def test_what_is_wanted_first_is_the_best_of_all() -> None:
     """Copies of rounded products may be multiplied in planes; a search for the first one alone left them out."""
-    extents = {"a": 2, "b": 127, "c": 127, "d": 2, "e": 61, "f": 8, "g": 3}
-    case = Case("", "abcd,eadfg->febcg", extents)
+    case = Case("", "abc,dce->dabe", {"a": 1024, "b": 5, "c": 5, "d": 24, "e": 1024})
     plan = plan_of(case, "float32", precision="tf32")
     found = candidates(plan, "sm_90a")
     assert any(s.kind == "packed wgmma split" for s in found)
