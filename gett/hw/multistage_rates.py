@@ -48,6 +48,7 @@ class MmaSyncTile:
         block_clocks: Fill and drain of a block's pipeline.
         launched_clocks: Of these, what passes while kernels without tensor cores are launched.
         staged_clocks: Of a warp's outputs on their way through shared memory.
+        vector_clocks: Of a warp's vectors of D, which are looked up and stored.
     """
 
     copy_latency_clocks: float
@@ -56,6 +57,7 @@ class MmaSyncTile:
     block_clocks: float
     launched_clocks: float
     staged_clocks: float
+    vector_clocks: float
 
 
 @dataclass(frozen=True, slots=True)

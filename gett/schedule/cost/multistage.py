@@ -138,7 +138,7 @@ class MultistageCost:
             start = min(start, tile.block_clocks - tile.launched_clocks)
         else:
             start *= max(1, tiles // (facts.sm_count * most))
-        stored_clocks = tile.staged_clocks + 8 / max(2, 16 // self.plan.size(D))
+        stored_clocks = tile.staged_clocks + tile.vector_clocks / max(2, 16 // self.plan.size(D))
         tail = m * n * l / 32 * stored_clocks / facts.sm_count
         clocks = k_tiles * busy * tiles / facts.sm_count * self._waits(most * threads) + start + tail
         launch_us = self.device.launches.launch_us
@@ -189,7 +189,7 @@ class MultistageCost:
         t, facts, device, (busy, latency, begin, bound) = s.tiling, self.facts, self.device, k_tile
         blocks, steps = tiles * split, -(-t.k.tiles // split)
         vector = 2 if split > 1 else s.epilogue.store.vector
-        tail = t.m.size * t.n.size * t.batches / 32 * (self.tile.staged_clocks + 8 / vector)
+        tail = t.m.size * t.n.size * t.batches / 32 * (self.tile.staged_clocks + self.tile.vector_clocks / vector)
         waves, left = divmod(blocks, facts.sm_count * per_sm)
 
         def wave(count: int, fill: float) -> float:
@@ -224,7 +224,7 @@ class MultistageCost:
         per_sm = at_once // self.facts.sm_count
         whole, left = divmod(tiles, at_once)
         steps = tiles * t.k.tiles / at_once * self.factors.stream_k
-        tail = t.m.size * t.n.size / 32 * (self.tile.staged_clocks + 8 / s.epilogue.store.vector)
+        tail = t.m.size * t.n.size / 32 * (self.tile.staged_clocks + self.tile.vector_clocks / s.epilogue.store.vector)
         clocks = steps * max(per_sm * busy * self._waits(per_sm * s.threads), latency)
         clocks += (whole + PARTS) * (begin / per_sm + per_sm * tail)
         memory = self._memory_us(written)
