@@ -18,6 +18,7 @@ from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest
 from gett.schedule.cost.partial_lines import PartialLines, Walk
 from gett.schedule.mainloops.multistage import resident_blocks
+from gett.schedule.mainloops.stream import has_small_matrix
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import PARTS, Schedule, Tiling
 from layouts.access import alignment_of_boxes, run_of_boxes
@@ -48,6 +49,7 @@ class MultistageCost:
         self.distinct = sum(self.read.values()) + self.stored_d + self.read_c
         self.partial_lines = PartialLines(plan, facts, self.read, self.distinct)
         self.clocks_of_us = facts.clock_ghz * 1e3
+        self.share = self.device.streams.matrix_share if has_small_matrix(plan) else 1.0  # of a copy's rate
         self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
 
     def estimate(self, s: Schedule) -> Estimate:
@@ -307,4 +309,5 @@ class MultistageCost:
     def _main(self, clocks: float, memory: float, again: float = 0.0) -> float:
         """Microseconds of the multiprocessors and of memory, which overlap in part; `again` are bytes sent anew."""
         main: float = ((clocks / self.clocks_of_us) ** 4 + memory**4) ** 0.25
-        return max(main, self._memory_us(self.distinct + again))  # nothing is faster than a copy
+        # Nothing is faster than a copy, nor than the kernels that stream an operand past a small matrix.
+        return max(main, self._memory_us(self.distinct + again) / self.share)

@@ -21,6 +21,11 @@ ROW_BYTES = 128  # bytes of a shared-memory row, and of what a warp should read 
 MATRIX = 16  # most rows, and most columns, of a small matrix of which a thread has all
 
 
+def has_small_matrix(plan: GemmPlan) -> bool:
+    """Whether one of the operands is a small matrix, in each batch: its free and its contracted modes are short."""
+    return plan.b is not None and all(2 <= x <= MATRIX for x in (plan.extent_k, min(plan.extent_m, plan.extent_n)))
+
+
 def sum_block(loop: Stream) -> tuple[int, int, int]:
     """Outputs of a block of a sum, 1, and its step along K."""
     outputs = loop.threads // loop.lanes_k * loop.rows * (1 if loop.along_k else loop.vector)
