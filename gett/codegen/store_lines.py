@@ -16,10 +16,9 @@ import numpy as np
 from gett.codegen.common import reach
 from gett.ir.gemm import C, D, GemmPlan, itemsize
 from gett.schedule.spec.epilogue import VectorStore
-from gett.schedule.spec.mainloop import Multistage
+from gett.schedule.spec.mainloop import Multistage, tile_warpgroups
 from gett.schedule.spec.schedule import Schedule
-from layouts.box import TileDim
-from layouts.modes import Strided
+from layouts.box import Box, place_of
 from layouts.rates import L2_LINE, SECTOR
 
 LANES = 32, 16, 8, 4, 2
@@ -58,26 +57,24 @@ def store_lines(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, i
     store, t = schedule.epilogue.store, schedule.tiling
     if not isinstance(store, VectorStore) or schedule.epilogue.vector_source or not is_near(plan):
         return Lines()
+    loop = schedule.mainloop if isinstance(schedule.mainloop, Multistage) else schedule.hopper
     groups = {"m": (t.m, plan.m), "n": (t.n, plan.n)} | ({} if t.l is None else {"l": (t.l, plan.l)})
-    steps = [plan.contraction.d.alignment]
-    for box, modes in groups.values():
+    boxes = {g: (box, [s.strides[D] for s in modes]) for g, (box, modes) in groups.items()}
+    places = [_places(*boxes[g], i) for g, i in order]
+    steps = [plan.contraction.d.alignment, *(s.strides[D] for s in plan.l if t.l is None)]
+    for box, strides in boxes.values():
         cuts = (1 if box.flattens else cut for cut in box.cut)
-        steps += [s.strides[D] * cut for s, cut in zip(modes, cuts, strict=True)]
-    steps += [s.strides[D] for s in plan.l if t.l is None]
-    places = [_places(groups[g][0].dims[i], groups[g][1]) for g, i in order]
-    threads, (rows, columns, _) = schedule.threads, t.shape
-    if not isinstance(schedule.mainloop, Multistage):
-        threads = 128 * (1 if schedule.hopper.ping_pong else schedule.hopper.warpgroups)
+        steps += [stride * cut for stride, cut in zip(strides, cuts, strict=True)]
+    threads = loop.threads if isinstance(loop, Multistage) else 128 * tile_warpgroups(loop)
+    rows, columns, _ = t.shape
     return best_lines(places, store.vector, plan.size(D), math.gcd(*steps), threads, rows * t.batches + columns)
 
 
-def _places(dim: TileDim, modes: Sequence[Strided]) -> Offsets:
-    """Bytes of D from the first element of a tile's dimension to each of them."""
-    rest, found = np.arange(dim.box), np.zeros(dim.box, np.int64)
-    for m in dim.modes:
-        found += rest % modes[m].extent * modes[m].strides[D]
-        rest = rest // modes[m].extent
-    return found
+def _places(box: Box, strides: Sequence[int], i: int) -> Offsets:
+    """Bytes of D from the first element of dimension `i` of a box to each of them."""
+    dim = box.dims[i]
+    digits = [box.extents[m] for m in dim.modes], [strides[m] for m in dim.modes]
+    return np.array([place_of(x, *digits) for x in range(dim.box)])
 
 
 def best_lines(places: Sequence[Offsets], vector: int, itemsize: int, step: int, threads: int, most: int) -> Lines:

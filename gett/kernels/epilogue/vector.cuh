@@ -86,16 +86,15 @@ template <class Traits> struct PaddedTile {
   static constexpr int kBatch = 4;
   char* base_;
 
-  GETT_DEVICE char* at(int m, int n) const { return base_ + m * kPitch + n * int(sizeof(Element)); }
+  static GETT_DEVICE int place(const MN& mn) { return mn.m * kPitch + mn.n * int(sizeof(Element)); }
   // kV neighbours along N.
   template <int kV> GETT_DEVICE void store(int m, int n, const Vec<Acc, kV>& x) const {
     Element y[kV];
 #pragma unroll
     for (int j = 0; j < kV; ++j) y[j] = Op::staged(x.x[j]);
-    store_all(reinterpret_cast<Element*>(at(m, n)), y);
+    store_all(reinterpret_cast<Element*>(base_ + place({m, n})), y);
   }
   // kV elements from a place on, neighbours along D's fastest dimension.
-  static GETT_DEVICE int place(const MN& mn) { return mn.m * kPitch + mn.n * int(sizeof(Element)); }
   template <int kV> GETT_DEVICE void load(int place, Element (&x)[kV]) const {
     constexpr int kStep = Traits::kStepM * kPitch + Traits::kStepN * int(sizeof(Element));
     if constexpr (Traits::kStepN == 1 && kV * sizeof(Element) <= 16) {

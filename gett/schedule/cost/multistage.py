@@ -140,8 +140,7 @@ class MultistageCost:
             start = min(start, tile.block_clocks - tile.launched_clocks)
         else:
             start *= max(1, tiles // (facts.sm_count * most))
-        stored_clocks = tile.staged_clocks + tile.vector_clocks / max(2, 16 // self.plan.size(D))
-        tail = m * n * l / 32 * stored_clocks / facts.sm_count
+        tail = m * n * l / 32 * self._stored_clocks(max(2, 16 // self.plan.size(D))) / facts.sm_count
         clocks = k_tiles * busy * tiles / facts.sm_count * self._waits(most * threads) + start + tail
         launch_us = self.device.launches.launch_us
         us = launch_us + self._main(clocks, self._memory_us(self.stored_d + self.read_c))
@@ -191,7 +190,7 @@ class MultistageCost:
         t, facts, device, (busy, latency, begin, bound) = s.tiling, self.facts, self.device, k_tile
         blocks, steps = tiles * split, -(-t.k.tiles // split)
         vector = 2 if split > 1 else s.epilogue.store.vector
-        tail = t.m.size * t.n.size * t.batches / 32 * (self.tile.staged_clocks + self.tile.vector_clocks / vector)
+        tail = t.m.size * t.n.size * t.batches / 32 * self._stored_clocks(vector)
         waves, left = divmod(blocks, facts.sm_count * per_sm)
 
         def wave(count: int, fill: float) -> float:
@@ -226,7 +225,7 @@ class MultistageCost:
         per_sm = at_once // self.facts.sm_count
         whole, left = divmod(tiles, at_once)
         steps = tiles * t.k.tiles / at_once * self.factors.stream_k
-        tail = t.m.size * t.n.size / 32 * (self.tile.staged_clocks + self.tile.vector_clocks / s.epilogue.store.vector)
+        tail = t.m.size * t.n.size / 32 * self._stored_clocks(s.epilogue.store.vector)
         clocks = steps * max(per_sm * busy * self._waits(per_sm * s.threads), latency)
         clocks += (whole + PARTS) * (begin / per_sm + per_sm * tail)
         memory = self._memory_us(written)
@@ -260,6 +259,10 @@ class MultistageCost:
             latency = max(latency, tile.copy_latency_clocks / (loop.stages - 1))
         bound = "latency" if latency > busy else max(units, key=lambda name: units[name])
         return busy, latency, tile.block_clocks + accesses / 32 * 5, bound
+
+    def _stored_clocks(self, vector: int) -> float:
+        """Clocks of a warp's outputs from its sums to D, in vectors of so many elements."""
+        return self.tile.staged_clocks + self.tile.vector_clocks / vector
 
     def _units(
         self, math_clocks: float, fragments: float, products: float, loads: float, issued: float, fetched: float

@@ -21,9 +21,14 @@ ROW_BYTES = 128  # bytes of a shared-memory row, and of what a warp should read 
 MATRIX = 16  # most rows, and most columns, of a small matrix of which a thread has all
 
 
+def is_small_matrix(rows: int, columns: int) -> bool:
+    """Whether a thread may have all of a matrix, which is no vector."""
+    return all(2 <= x <= MATRIX for x in (rows, columns))
+
+
 def has_small_matrix(plan: GemmPlan) -> bool:
-    """Whether one of the operands is a small matrix, in each batch: its free and its contracted modes are short."""
-    return plan.b is not None and all(2 <= x <= MATRIX for x in (plan.extent_k, min(plan.extent_m, plan.extent_n)))
+    """Whether one of the operands is a small matrix, in each batch."""
+    return plan.b is not None and is_small_matrix(plan.extent_k, min(plan.extent_m, plan.extent_n))
 
 
 def sum_block(loop: Stream) -> tuple[int, int, int]:

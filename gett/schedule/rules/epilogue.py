@@ -15,6 +15,7 @@ from gett.schedule.rules.rule import Lowered, Reasons, mma_box
 from gett.schedule.rules.smem_places import Places, coordinates, mapped_places, staged_places, swizzled
 from gett.schedule.spec.epilogue import R2SCopy, RowStore
 from gett.schedule.spec.hopper_needs import exchanged
+from gett.schedule.spec.mainloop import tile_warpgroups
 from gett.schedule.spec.schedule import Schedule
 from layouts.box import TileDim
 from layouts.swizzle import CHUNK
@@ -56,8 +57,7 @@ def copy_kind(x: Lowered) -> Reasons:
 def _rows(s: Schedule, copy: R2SCopy) -> Places:
     """Row of M's box in row [warpgroup, MMA atom, row of it] of the accumulators; for padding the number of rows."""
     loop, rows = s.hopper, mma_box(s.tiling).size
-    groups = 1 if loop.ping_pong else loop.warpgroups
-    first = np.arange(groups)[:, None, None] * loop.mma_m
+    first = np.arange(tile_warpgroups(loop))[:, None, None] * loop.mma_m
     mma, x = np.arange(loop.mma_m)[None, :, None], np.arange(ATOM_M)[None, None, :]
     held, room = loop.held_rows(rows)
     row: Places = (first + mma) * ATOM_M + x

@@ -18,6 +18,7 @@ from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.rules.smem_places import coordinates, copied_places, wgmma_places
 from gett.schedule.spec import hopper_needs as needs
 from gett.schedule.spec.loader import Repeats, Stationary
+from gett.schedule.spec.mainloop import tile_warpgroups
 from layouts.modes import Strided
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
@@ -93,7 +94,7 @@ def mma_tiles(x: Lowered) -> Reasons:
 def block(x: Lowered) -> Reasons:
     """A block is whole instructions: rows of all warpgroups, columns and depth of the boxes; products fit registers."""
     loop, atom, (m, n, k) = x.s.hopper, x.atom, x.s.tiling.shape
-    rows = atom.m * loop.mma_m * (1 if loop.ping_pong else loop.warpgroups)
+    rows = atom.m * loop.mma_m * tile_warpgroups(loop)
     columns, deep = needs.up(x.s.tiling.n.size, atom.n), needs.up(x.s.tiling.k.size, atom.k)
     if m != rows:
         yield f"block_m = {m}, but {loop.warpgroups} warpgroups of {loop.mma_m} MMA atoms of {atom.m} rows make {rows}"

@@ -243,14 +243,17 @@ def mma_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
                     yield MmaTile((m, n, k), warps)
 
 
-def _depths(plan: GemmPlan, tensor_cores: bool) -> list[int]:
-    """K of a tile that is tried: usual ones, of a short group no more than it has in whole steps."""
+def _depths(plan: GemmPlan, tensor_cores: bool, *, batched: bool = False) -> list[int]:
+    """K of a tile that is tried: usual ones, of a short group no more than it has in whole steps.
+
+    Warps that make a batch each, when `batched`, take few instructions of the tensor cores.
+    """
     size = itemsize(plan.contraction.dtype)
     step, usual = max(1, 8 // size), {1: (16, 32), 2: (16, 32), 4: (8, 16), 8: (8,), 16: (4,)}[size]
     if tensor_cores:
         mma = tensor_type(plan.contraction.dtype).mma
         assert mma is not None
-        step, usual = mma.k, (64 // size, 128 // size)
+        step, usual = mma.k, tuple(d * mma.k for d in (1, 2, 3, 4)) if batched else (64 // size, 128 // size)
     whole = -(-plan.extent_k // step) * step
     return sorted({min(d, whole) for d in usual})
 
@@ -320,11 +323,7 @@ def batched_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
     if not batched and max(plan.extent_m, plan.extent_n) > SMALL[tensor_cores]:
         return
     sides_m, sides_n = BATCHED_SIDES[tensor_cores]
-    depths = _depths(plan, tensor_cores)
-    if tensor_cores:
-        mma = tensor_type(plan.contraction.dtype).mma
-        assert mma is not None
-        depths = sorted({min(d * mma.k, -(-plan.extent_k // mma.k) * mma.k) for d in (1, 2, 3, 4)})
+    depths = _depths(plan, tensor_cores, batched=True)
     most = 128 * WARPS * 32 * 2 // max(size, 2)  # 128 accumulators a thread
     for count in (8, 16, 32):
         if count // 2 >= plan.extent_l and count != 8:

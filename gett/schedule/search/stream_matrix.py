@@ -10,7 +10,7 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.lower import swap_ab
-from gett.schedule.mainloops.stream import MATRIX, MATRIX_RULES
+from gett.schedule.mainloops.stream import MATRIX_RULES, is_small_matrix
 from gett.schedule.rules.rule import first_broken
 from gett.schedule.search.stream import schedule_of
 from gett.schedule.search.stream_boxes import cut_box
@@ -30,7 +30,7 @@ def matrix_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
     """The schedules of a plan, best first; none where it is no large operand times a small matrix."""
     for exchanged in (False, True):
         p = swap_ab(plan) if exchanged else plan
-        small = 2 <= p.extent_k <= MATRIX and 2 <= p.extent_n <= MATRIX and p.extent_m >= STREAMING.fewest
+        small = is_small_matrix(p.extent_k, p.extent_n) and p.extent_m >= STREAMING.fewest
         if small and p.extent_m * p.extent_l >= STREAMING.smallest and p.b is not None:
             search = _Matrix(p, facts, exchanged)
             found = (search.schedule(box) for box in search.boxes())

@@ -329,3 +329,8 @@ class StreamMatrix(AnyMainloop):
 Hopper = WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | DmmaTma
 Stream = StreamMap | StreamSum
 Mainloop = Multistage | WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | DmmaTma | StreamMap | StreamSum | StreamMatrix
+
+
+def tile_warpgroups(loop: Hopper) -> int:
+    """Warpgroups that share a tile of D: in ping-pong each has its own."""
+    return 1 if loop.ping_pong else loop.warpgroups
