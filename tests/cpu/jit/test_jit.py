@@ -63,6 +63,17 @@ def test_a_spill_is_an_error_that_gives_its_size(arch: str) -> None:
     assert len(find_faults(result.log)) == 1
 
 
+@pytest.mark.parametrize(("stored", "loaded", "faults"), [(0, 0, 0), (4, 16, 0), (16, 16, 0), (16, 20, 1), (20, 8, 1)])
+def test_a_few_spilled_bytes_are_no_fault(stored: int, loaded: int, faults: int) -> None:
+    log = (
+        "ptxas info    : Compiling entry function 'few' for 'sm_90a'\n"
+        "ptxas info    : Function properties for few\n"
+        f"    24 bytes stack frame, {stored} bytes spill stores, {loaded} bytes spill loads\n"
+        "ptxas info    : Used 128 registers\n"
+    )
+    assert len(find_faults(log)) == faults
+
+
 def test_a_spill_is_an_error_where_the_log_is_silent_too() -> None:
     with pytest.raises(CompileError, match=r"'spilling' keeps \d{3,} bytes a thread in local memory"):
         compile_uncached(SPILLING, "sm_80", options=("--std=c++17",))
