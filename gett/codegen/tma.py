@@ -143,6 +143,8 @@ def store_pieces(made: TmaMap) -> tuple[tuple[int, ...], list[tuple[int, tuple[i
     for dim in range(made.rank - 1, 0, -1) if size * made.slabs > LONG_BYTES else ():
         period = 8 * max(made.swizzle_bytes, CHUNK)
         fits = [n for n in range(1, box[dim] + 1) if box[dim] % n == 0 and size // n % period == 0]
+        # Of an extent with few divisors: a copy that is long costs less than many short ones.
+        fits = [n for n in fits if n <= 2 * -(-size // STORE_BYTES)]
         n = next((n for n in fits if size // n <= STORE_BYTES), max(fits, default=1))
         box[dim] //= n
         size //= n

@@ -22,6 +22,7 @@ from gett.schedule.spec.hopper_needs import valid_k
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.schedule import Schedule
 from layouts.box import Box
+from layouts.tma import ModeMap, TmaMap
 from tests.by_hand import CLUSTERS, can_cluster, clustered
 from tests.cases import tccg
 from tests.cpu.smem_places import coordinates, mma_box, places, read_at
@@ -170,6 +171,15 @@ def test_pieces_of_a_staged_tile_are_the_tile(every: bool) -> None:
             firsts = [p[1:] for _, p in pieces[: len(pieces) // made.slabs]]
             assert firsts == sorted(firsts, key=lambda p: tuple(reversed(p)))
     assert not every or counts == {False, True}
+
+
+@pytest.mark.parametrize("rows", [127, 128, 61, 96])
+def test_no_extent_cuts_a_long_store_into_many_copies(rows: int) -> None:
+    """A prime extent has no even parts near the length wanted: all of it is one copy."""
+    tile = TmaMap((256, 1024), (8, 2048), (64, rows), 16, 1, 0, (ModeMap(0, 1), ModeMap(1, 1)), (0, 1), (64, rows))
+    box, pieces = store_pieces(tile)
+    assert math.prod(box) * len(pieces) == 64 * rows
+    assert len(pieces) <= 2 * math.ceil(64 * 8 * rows / tma.STORE_BYTES)
 
 
 @pytest.mark.parametrize(("most", "loops"), [(1, True), (4, True), (tma.MOST_WRITTEN, False)])
