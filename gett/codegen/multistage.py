@@ -48,6 +48,8 @@ from gett.schedule.mainloops.kind import Constants
 from gett.schedule.mainloops.multistage import cache_bytes, resident_blocks
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Schedule, Tiling
+from gett.schedule.spec.vectors import operand_dims
+from gett.schedule.tile.lane_order import LaneOrder, LoadedTile, lane_order
 from layouts.box import Box
 from layouts.modes import Strided, volume
 from layouts.swizzle import CHUNK
@@ -170,7 +172,13 @@ def walk_function(loader: CpAsync | RegisterStaged, tiling: Tiling, box: Box, bl
 
 
 def place_steps(
-    loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, block: int, size: int, threads: int
+    loader: CpAsync | RegisterStaged,
+    tiling: Tiling,
+    box_mn: Box,
+    block: int,
+    size: int,
+    threads: int,
+    lanes: LaneOrder,
 ) -> tuple[int, int]:
     """Rows and bytes of a row in shared memory between places that the first one of a thread tells.
 
@@ -179,9 +187,8 @@ def place_steps(
     """
     s = loader.smem
     if isinstance(loader, CpAsync):
-        step, left = divmod(
-            threads, (tiling.shape[2] if loader.major == "k" else block * tiling.batches) // loader.vector
-        )
+        step, left = divmod(threads, loaded_tile(loader, tiling, block, size).along * lanes.across)
+        step *= lanes.across
         return (step, 0) if not left and s.is_steady(step, lacked=step & (step - 1) == 0) else (0, 0)
     if not loader.walk:
         return 0, 0
@@ -198,7 +205,13 @@ def place_steps(
 
 
 def _loader(
-    loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, element: str, cached: bool, steps: tuple[int, int]
+    loader: CpAsync | RegisterStaged,
+    tiling: Tiling,
+    box_mn: Box,
+    element: str,
+    cached: bool,
+    lanes: LaneOrder,
+    steps: tuple[int, int],
 ) -> tuple[Constants, list[str]]:
     """What an operand's loader is told: constants, then the types of its elements and of the layout of its tile."""
     s = loader.smem
@@ -214,12 +227,29 @@ def _loader(
         "kRowVectors": row,
         "kRowStep": steps[0],
         "kByteStep": steps[1],
+        "kLanesAlong": lanes.along,
+        "kLanesAcross": lanes.across,
         "kZeroFill": tiling.k.size < tiling.shape[2],
         "kCached": cached,
         "kTileElements": tiling.k.size * box_mn.size * tiling.batches,
     }
     layout = f"gett::SwizzledTile<{s.pitch}, {s.mask}, {s.shift}>"
     return constants, [f"typedef {element} Element;", f"typedef {layout} Layout;"]
+
+
+def loaded_tile(loader: CpAsync, tiling: Tiling, block: int, size: int) -> LoadedTile:
+    """An operand's tile as its loader sees it; `block` are the rows of M or N of a batch, `size` an element's bytes."""
+    tall, depth = block * tiling.batches, tiling.shape[2]
+    along, across = (depth, tall) if loader.major == "k" else (tall, depth)
+    return LoadedTile(loader.major, along // loader.vector, across, loader.vector, block, size, loader.smem)
+
+
+def lanes_of(plan: GemmPlan, tensor: int, loader: CpAsync | RegisterStaged, t: Tiling) -> LaneOrder:
+    """The order of an operand's accesses; of no meaning where they go through registers."""
+    if not isinstance(loader, CpAsync):
+        return LaneOrder(1, 1)
+    dims = operand_dims(plan, tensor, t.m if tensor == A else t.n, t.k, t.l)
+    return lane_order(dims, loaded_tile(loader, t, t.shape[tensor], plan.size(tensor)))
 
 
 def _is_cached(plan: GemmPlan, schedule: Schedule, tensor: int) -> bool:
@@ -240,8 +270,9 @@ def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]
     elements = factor_types(plan)
     for tensor, loader, box, element in zip((A, B), (loop.a, loop.b), (t.m, t.n), elements, strict=True):
         name, cached = "AB"[tensor], _is_cached(plan, schedule, tensor)
-        steps = place_steps(loader, t, box, t.shape[tensor], plan.size(tensor), schedule.threads)
-        constants, types = _loader(loader, t, box, element, cached, steps)
+        lanes = lanes_of(plan, tensor, loader, t)
+        steps = place_steps(loader, t, box, t.shape[tensor], plan.size(tensor), schedule.threads, lanes)
+        constants, types = _loader(loader, t, box, element, cached, lanes, steps)
         loaders.append(struct(f"LoaderTraits{name}", constants, more=types).rstrip().replace("\n", "\n  "))
     mainloop = {
         "kStages": loop.stages,

@@ -13,11 +13,12 @@ import numpy as np
 
 from gett.codegen.common import store_order, strides_of
 from gett.codegen.index import ParamTable
-from gett.codegen.multistage import flattened_k, place_steps, unpack_d, walk_function
+from gett.codegen.multistage import flattened_k, lanes_of, loaded_tile, place_steps, unpack_d, walk_function
 from gett.codegen.tiles import GroupIndex, group_index, k_box_index, k_table_index
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Schedule, Tiling
+from gett.schedule.tile.lane_order import LaneOrder
 from layouts.box import Box
 from layouts.modes import Strided
 
@@ -116,8 +117,9 @@ class Walk:
         mns = self.tall(group, tensor, tile_mn, tile_l)
         landed: set[tuple[int, int]] = set()
         starts: list[int] = []  # places of copies
-        accesses = self._accesses(loader, s.tiling, box, block_mn)
-        steps = place_steps(loader, s.tiling, box, block_mn, size, s.threads)
+        lanes = lanes_of(plan, number, loader, s.tiling)
+        accesses = self._accesses(loader, s.tiling, box, block_mn, size, lanes)
+        steps = place_steps(loader, s.tiling, box, block_mn, size, s.threads, lanes)
         for elements in accesses:
             offsets = []
             for mn, k in elements:
@@ -147,7 +149,7 @@ class Walk:
 
     @staticmethod
     def _accesses(
-        loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, block_mn: int
+        loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, block_mn: int, size: int, lanes: LaneOrder
     ) -> list[list[tuple[int, int]]]:
         """The (mn, k) of the elements of each access, as the loaders number them."""
         vec, along_k = loader.vector, loader.vector_group == "k"
@@ -161,8 +163,12 @@ class Walk:
         rows, block_k = block_mn * tiling.batches, tiling.shape[2]
         length, across = (block_k, rows) if along_k else (rows, block_k)
         assert length % vec == 0
-        lines = [range(a, a + vec) for a in range(0, length, vec)]
-        return [[(other, x) if along_k else (x, other) for x in line] for other in range(across) for line in lines]
+        tile = loaded_tile(loader, tiling, block_mn, size)
+        found = []
+        for access in range(length // vec * across):
+            row, at = tile.place(lanes, access)
+            found.append([(row, x) if along_k else (x, row) for x in range(at * vec, at * vec + vec)])
+        return found
 
     @staticmethod
     def _check_vector(offsets: Sequence[int | None], width: int, alignment: int, size: int) -> None:

@@ -38,9 +38,13 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   uint32 valid_;
   uint32 first_;  // the place of the first access in a stage
 
-  // Lanes follow the unit-stride mode first, so that the accesses of a warp coalesce.
-  static GETT_DEVICE int mn_of(int v) { return LoaderTraits::kVecK ? v / kAlong : v % kAlong * kVec; }
-  static GETT_DEVICE int k_of(int v) { return LoaderTraits::kVecK ? v % kAlong * kVec : v / kAlong; }
+  // Lanes follow the operand in memory: so many along a row, in so many rows, then the next ones of these rows.
+  static constexpr int kLanes = LoaderTraits::kLanesAlong, kRows = LoaderTraits::kLanesAcross;
+  static_assert(kAlong % kLanes == 0 && kAcross % kRows == 0, "whole groups of lanes");
+  static GETT_DEVICE int along(int v) { return (v % kLanes + v / (kLanes * kRows) % (kAlong / kLanes) * kLanes) * kVec; }
+  static GETT_DEVICE int across(int v) { return v / kLanes % kRows + v / (kAlong * kRows) * kRows; }
+  static GETT_DEVICE int mn_of(int v) { return LoaderTraits::kVecK ? across(v) : along(v); }
+  static GETT_DEVICE int k_of(int v) { return LoaderTraits::kVecK ? along(v) : across(v); }
 
   template <class Tile> GETT_DEVICE void init(const Params& p, const Element* base, const Tile& tile, int thread) {
     base_ = base;
