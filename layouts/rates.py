@@ -27,6 +27,7 @@ class RunRates:
         load_tbps, store_tbps: By run, of 16-byte accesses of the threads; runs start at a sector.
         bulk_load_tbps, bulk_store_tbps: By run, of boxes moved by the TMA.
         cut_store_tbps: Of bulk stores in runs of `cut_run_bytes`, each of which fills all sectors but one.
+        tile_cut_store_tbps: Of a product's tiles that threads store so, each run right after the one before it.
         cut_run_bytes: Length of those runs.
     """
 
@@ -37,6 +38,7 @@ class RunRates:
     bulk_load_tbps: tuple[float, ...]
     bulk_store_tbps: tuple[float, ...]
     cut_store_tbps: float
+    tile_cut_store_tbps: float
     cut_run_bytes: int = 48
 
     def __hash__(self) -> int:
@@ -64,12 +66,19 @@ class RunRates:
             tuple(x * factor for x in self.bulk_load_tbps),
             tuple(x * factor for x in self.bulk_store_tbps),
             self.cut_store_tbps * factor,
+            self.tile_cut_store_tbps * factor,
             self.cut_run_bytes,
         )
 
 
 def run_bandwidth(
-    rates: RunRates, run_bytes: int, *, store: bool = False, start_alignment: int = SECTOR, bulk: bool = False
+    rates: RunRates,
+    run_bytes: int,
+    *,
+    store: bool = False,
+    start_alignment: int = SECTOR,
+    bulk: bool = False,
+    tile: bool = False,
 ) -> float:
     """Useful bytes per second relative to copy speed.
 
@@ -82,6 +91,7 @@ def run_bandwidth(
         store: Stores instead of loads.
         start_alignment: Alignment in bytes of the starts of runs.
         bulk: Boxes moved by the TMA instead of 16-byte accesses by threads.
+        tile: A product's tile that threads store, each run right after the one before it.
     """
     touched, cut = _sectors(run_bytes, start_alignment)
     if run_bytes <= SECTOR and not (store and touched > 1):  # the table holds the waste of a run inside one sector
@@ -89,7 +99,8 @@ def run_bandwidth(
     rate = rates.at(-(-run_bytes // SECTOR) * SECTOR, store=store, bulk=bulk)
     if store and cut:
         whole = rates.cut_run_bytes / rates.at(2 * SECTOR, store=True, bulk=bulk)
-        rate = run_bytes / (run_bytes / rate + cut * (rates.cut_run_bytes / rates.cut_store_tbps - whole))
+        cut_tbps = rates.tile_cut_store_tbps if tile and not bulk else rates.cut_store_tbps
+        rate = run_bytes / (run_bytes / rate + cut * (rates.cut_run_bytes / cut_tbps - whole))
     else:
         rate *= run_bytes / (touched * SECTOR)
     return rate / rates.copy_tbps
@@ -97,10 +108,17 @@ def run_bandwidth(
 
 @lru_cache(maxsize=4096)
 def run_cost(
-    rates: RunRates, run_bytes: int, *, store: bool = False, start_alignment: int = SECTOR, bulk: bool = False
+    rates: RunRates,
+    run_bytes: int,
+    *,
+    store: bool = False,
+    start_alignment: int = SECTOR,
+    bulk: bool = False,
+    tile: bool = False,
 ) -> float:
     """Time per byte relative to copy speed: the reciprocal of `run_bandwidth`."""
-    return 1.0 / run_bandwidth(rates, run_bytes, store=store, start_alignment=start_alignment, bulk=bulk)
+    found = run_bandwidth(rates, run_bytes, store=store, start_alignment=start_alignment, bulk=bulk, tile=tile)
+    return 1.0 / found
 
 
 def _sectors(run_bytes: int, start_alignment: int) -> tuple[float, float]:

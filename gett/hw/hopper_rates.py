@@ -29,6 +29,7 @@ class LoopRates:
         two_stages: Factor on loops of two stages.
         waits: Factor on kernels whose warps wait for each other's copies.
         beside: Share that shows of what takes less, memory's time or that of the multiprocessors.
+        resent: Share of the time that it costs where L2 sends operands again, many times.
     """
 
     products: float = 1.0
@@ -46,6 +47,7 @@ class LoopRates:
     two_stages: float = 1.0
     waits: float = 1.0
     beside: float = 0.0
+    resent: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ class MmaSyncRates:
         tensor_share: Share of the rate of mma.sync that long loops reach.
         float64_share: The same for float64.
         simt_shares: Shares of the rate of ordinary arithmetic, (outputs of a warp at least, share), descending.
-        double_share: The same of arithmetic in float64, whatever a warp's outputs.
+        double_shares: The same of arithmetic in float64.
         smem_bytes_per_clock: Rate at which fragments are read.
         copy_bytes_per_clock: Rate of `cp.async`.
         register_stage_clocks: A warp's load to registers, and its store of one element to shared memory.
@@ -28,7 +28,7 @@ class MmaSyncRates:
     tensor_share: float
     float64_share: float
     simt_shares: tuple[tuple[int, float], ...]
-    double_share: float
+    double_shares: tuple[tuple[int, float], ...]
     smem_bytes_per_clock: float
     copy_bytes_per_clock: float
     register_stage_clocks: float

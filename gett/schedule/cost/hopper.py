@@ -300,9 +300,12 @@ class HopperCost(StagingCost):
         return tiles, at_once
 
     def factor(self, tile: WgmmaTile, tiles: int) -> float:
-        """Factor on the time for padding, panels, warps that wait."""
+        """Factor on the time for padding, operands that L2 sends again, panels, warps that wait."""
         rates, (rows, columns, _) = self.tile_rates, tile.shape
         factor = 1.0 + rates.padded_share * (tiles * rows * tile.mma_tiles * columns / self.outputs - 1.0)
+        if self.rates.resent:
+            sent = self.bytes[A] * tile.n.box.tiles + self.bytes[B] * tile.m.box.tiles
+            factor *= 1.0 + self.rates.resent * (1.0 - (self.bytes[A] + self.bytes[B]) / sent)
         return factor * (rates.each_panel if tile.panel == "each" else self.rates.waits)
 
     def staged_clocks(self, tile: WgmmaTile, staging: Staging) -> float:

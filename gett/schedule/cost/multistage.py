@@ -21,6 +21,8 @@ from gett.schedule.mainloops.multistage import resident_blocks
 from gett.schedule.mainloops.stream import has_small_matrix
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import PARTS, Schedule, Tiling
+from gett.schedule.spec.vectors import Groups, tiled_dims
+from gett.schedule.tile.padded_tile import reads_in_turn
 from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
 from layouts.modes import volume
@@ -51,6 +53,7 @@ class MultistageCost:
         self.clocks_of_us = facts.clock_ghz * 1e3
         self.share = self.device.streams.matrix_share if has_small_matrix(plan) else 1.0  # of a copy's rate
         self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
+        self.reads: dict[tuple[object, ...], float] = {}
 
     def estimate(self, s: Schedule) -> Estimate:
         """Expected time of a schedule without a split, at the best split of K, or where stream-K divides tiles."""
@@ -161,7 +164,7 @@ class MultistageCost:
             if tensor == D and t.l is None and self._stays(t):
                 least = SECTOR / run * self.device.memory.copy_tbps / self.device.l2.read_tbps  # L2 takes each piece
                 run = self._together(run)
-            cost = run_cost(self.device.memory, run, store=tensor == D, start_alignment=start)
+            cost = run_cost(self.device.memory, run, store=tensor == D, start_alignment=start, tile=True)
             self.traffic[key] = max(cost, least)
         return self.traffic[key]
 
@@ -190,7 +193,8 @@ class MultistageCost:
         t, facts, device, (busy, latency, begin, bound) = s.tiling, self.facts, self.device, k_tile
         blocks, steps = tiles * split, -(-t.k.tiles // split)
         vector = 2 if split > 1 else s.epilogue.store.vector
-        tail = t.m.size * t.n.size * t.batches / 32 * self._stored_clocks(vector)
+        stored = self._stored_clocks(vector)
+        tail = t.m.size * t.n.size * t.batches / 32 * (max(stored, self._read(t, vector)) if split == 1 else stored)
         waves, left = divmod(blocks, facts.sm_count * per_sm)
 
         def wave(count: int, fill: float) -> float:
@@ -225,7 +229,8 @@ class MultistageCost:
         per_sm = at_once // self.facts.sm_count
         whole, left = divmod(tiles, at_once)
         steps = tiles * t.k.tiles / at_once * self.factors.stream_k
-        tail = t.m.size * t.n.size / 32 * self._stored_clocks(s.epilogue.store.vector)
+        vector = s.epilogue.store.vector
+        tail = t.m.size * t.n.size / 32 * max(self._stored_clocks(vector), self._read(t, vector))
         clocks = steps * max(per_sm * busy * self._waits(per_sm * s.threads), latency)
         clocks += (whole + PARTS) * (begin / per_sm + per_sm * tail)
         memory = self._memory_us(written)
@@ -264,6 +269,15 @@ class MultistageCost:
         """Clocks of a warp's outputs from its sums to D, in vectors of so many elements."""
         return self.tile.staged_clocks + self.tile.vector_clocks / vector
 
+    def _read(self, t: Tiling, vector: int) -> float:
+        """Clocks in which shared memory gives a warp 32 outputs in D's order."""
+        key = (t.m, t.n, t.l, t.shape, vector)
+        if key not in self.reads:
+            groups: Groups = (("m", self.plan.m, t.m), ("n", self.plan.n, t.n))
+            dims = tiled_dims(groups if t.l is None else (*groups, ("l", self.plan.l, t.l)), D)
+            self.reads[key] = reads_in_turn(dims, t.shape, self.plan.size(D), vector)
+        return self.reads[key]
+
     def _units(
         self, math_clocks: float, fragments: float, products: float, loads: float, issued: float, fetched: float
     ) -> dict[str, float]:
@@ -291,7 +305,7 @@ class MultistageCost:
         tensor = self.type.tensor if self.tensor_cores else None
         if tensor is None:
             outputs = bm * bn // (wm * wn) * (2 if self.type.real_products > 1 else 1)
-            shares = ((0, rates.double_share),) if self.type.doubled else rates.simt_shares
+            shares = rates.double_shares if self.type.doubled else rates.simt_shares
             rate = next(share for least, share in shares if outputs >= least)
             return products / (facts.fma_lanes[self.type.name] * rate) / few, 0.0, products
         # float64 has no faster instruction than mma.sync; the rates of all others are those of wgmma.

@@ -15,6 +15,7 @@ from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 from gett.schedule.spec.vectors import operand_dims, row_vector, widest_vector
+from gett.schedule.tile.padded_tile import padded_pitch
 from layouts.swizzle import CHUNK
 
 REGISTER_LIMIT = 252  # registers of the fit that a thread may need; it has 255
@@ -59,8 +60,7 @@ def multistage_smem(
     c = plan.contraction
     m, n, k = tiling.shape
     size = data_type(c.dtype).accumulator_bytes if c.c is not None else itemsize(c.d.dtype)
-    pitch = -(-n * size // 16) * 16 + 16  # the gap keeps the rows of a fragment in different banks
-    rows = m * tiling.batches
+    pitch, rows = padded_pitch(n, size), m * tiling.batches
     tensors = 2 if c.c is not None else 1
     return MultistageSmem(
         a.smem.bytes + b.smem.bytes, rows * pitch, 16 * k if k_table else 0, (rows + n) * 8 * tensors

@@ -24,6 +24,7 @@ RATES = RunRates(
     bulk_load_tbps=(2.2, 3.1, 4.0, 4.15, 4.15),
     bulk_store_tbps=(0.7, 2.9, 3.9, 4.1, 4.25),
     cut_store_tbps=0.5,
+    tile_cut_store_tbps=1.0,
     cut_run_bytes=48,
 )
 """As they were measured on an H200."""
@@ -153,6 +154,7 @@ def test_run_bandwidth_reproduces_the_measurement() -> None:
         assert run_bandwidth(RATES, run, store=True) * 4.25 == pytest.approx(store)
     assert run_bandwidth(RATES, 48, store=True, start_alignment=16, bulk=True) * 4.25 == pytest.approx(0.5)
     # measured 2.6 for loads of 48 bytes that cut sectors
+    assert run_bandwidth(RATES, 48, store=True, start_alignment=16, tile=True) * 4.25 == pytest.approx(1.0)
     assert run_bandwidth(RATES, 48, start_alignment=16, bulk=True) * 4.25 == pytest.approx(2.6, rel=0.2)
 
 
