@@ -41,7 +41,9 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   // Lanes follow the operand in memory: so many along a row, in so many rows, then the next ones of these rows.
   static constexpr int kLanes = LoaderTraits::kLanesAlong, kRows = LoaderTraits::kLanesAcross;
   static_assert(kAlong % kLanes == 0 && kAcross % kRows == 0, "whole groups of lanes");
-  static GETT_DEVICE int along(int v) { return (v % kLanes + v / (kLanes * kRows) % (kAlong / kLanes) * kLanes) * kVec; }
+  static GETT_DEVICE int along(int v) {
+    return (v % kLanes + v / (kLanes * kRows) % (kAlong / kLanes) * kLanes) * kVec;
+  }
   static GETT_DEVICE int across(int v) { return v / kLanes % kRows + v / (kAlong * kRows) * kRows; }
   static GETT_DEVICE int mn_of(int v) { return LoaderTraits::kVecK ? across(v) : along(v); }
   static GETT_DEVICE int k_of(int v) { return LoaderTraits::kVecK ? along(v) : across(v); }

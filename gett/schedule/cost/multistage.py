@@ -16,13 +16,13 @@ from gett.hw.device import nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest
+from gett.schedule.cost.padded_tile import reads_in_turn
 from gett.schedule.cost.partial_lines import PartialLines, Walk
 from gett.schedule.mainloops.multistage import resident_blocks
 from gett.schedule.mainloops.stream import has_small_matrix
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import PARTS, Schedule, Tiling
 from gett.schedule.spec.vectors import Groups, tiled_dims
-from gett.schedule.tile.padded_tile import reads_in_turn
 from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
 from layouts.modes import volume

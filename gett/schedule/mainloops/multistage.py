@@ -15,7 +15,6 @@ from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 from gett.schedule.spec.vectors import operand_dims, row_vector, widest_vector
-from gett.schedule.tile.padded_tile import padded_pitch
 from layouts.swizzle import CHUNK
 
 REGISTER_LIMIT = 252  # registers of the fit that a thread may need; it has 255
@@ -51,6 +50,11 @@ class MultistageSmem:
         k_table = pipeline if sliced else max(pipeline, self.staging)
         size = max(pipeline, self.staging) + slots + self.offsets
         return SmemPlan(size, self.stage, k_table=k_table, offsets=k_table + slots)
+
+
+def padded_pitch(columns: int, size: int) -> int:
+    """Bytes from row to row of the staged tile of D: a gap keeps the rows of a fragment in different banks."""
+    return -(-columns * size // CHUNK) * CHUNK + CHUNK
 
 
 def multistage_smem(

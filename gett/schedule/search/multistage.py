@@ -31,6 +31,8 @@ BATCHED_SIDES = {True: ((16, 32, 64), (8, 16, 32, 64)), False: ((4, 8, 12, 16, 2
 """Rows and columns of a batch in a block, by whether tensor cores multiply."""
 SMALL = {True: 16, False: 24}
 """Rows and columns of the largest products of which a block makes several though a batch's elements lie together."""
+FULL = 0.85
+"""Share of a side that whole rows of D fill at least where it is tried for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +237,8 @@ def mma_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
     most = 128 * 128 * 4 // accumulator
     if tensor_cores:
         most = 128 * 256 if accumulator == 4 else 128 * 128
-    for m in _sides(plan.extent_m, 16, tensor_cores):
-        for n in _sides(plan.extent_n, 8, tensor_cores):
+    for m in _sides(plan.extent_m, 16, tensor_cores, _row_of_d(plan, plan.m)):
+        for n in _sides(plan.extent_n, 8, tensor_cores, _row_of_d(plan, plan.n)):
             warps = _warps(m, n, tensor_cores, accumulator) if m * n <= most else None
             if warps is not None:
                 for k in depths:
@@ -258,8 +260,17 @@ def _depths(plan: GemmPlan, tensor_cores: bool, *, batched: bool = False) -> lis
     return sorted({min(d, whole) for d in usual})
 
 
-def _sides(extent: int, step: int, tensor_cores: bool) -> list[int]:
-    """Usual sides that are not twice too long, and the one that fits a short group.
+def _row_of_d(plan: GemmPlan, modes: Sequence[Strided]) -> int:
+    """Elements of D that follow each other along the nearest modes of a group, as many as a tile may have."""
+    row = 1
+    for mode in sorted(modes, key=lambda x: abs(x.strides[D])):
+        if mode.extent > 1 and abs(mode.strides[D]) == row * plan.size(D) and row * mode.extent <= SIDES[-1]:
+            row *= mode.extent
+    return row
+
+
+def _sides(extent: int, step: int, tensor_cores: bool, row: int) -> list[int]:
+    """Usual sides that are not twice too long, the one that fits a short group, and one of whole rows of D.
 
     Of multiply-adds, whose time is that of all elements of a tile, also sides that divide a group evenly.
     """
@@ -270,6 +281,9 @@ def _sides(extent: int, step: int, tensor_cores: bool) -> list[int]:
         sides.add(-(-fit // usual[0]) * usual[0])
     if fit <= usual[1] or (fit <= usual[-1] and fit % 32 == 0) or (fit < usual[2] and fit % 16 == 0):
         sides = {s for s in sides if s <= fit} | {fit}
+    side = -(-row // step) * step
+    if usual[0] < side < fit and row >= FULL * side and not any(s % row == 0 for s in usual):
+        sides.add(side)
     return sorted(sides)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gett.schedule.cost.padded_tile import reads_in_turn
+from gett.schedule.mainloops.multistage import padded_pitch
 from gett.schedule.spec.vectors import TiledDim
-from gett.schedule.tile.padded_tile import padded_pitch, reads_in_turn
 from layouts.swizzle import replays
 
 

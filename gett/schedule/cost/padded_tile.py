@@ -6,15 +6,11 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
+from gett.schedule.mainloops.multistage import padded_pitch
 from gett.schedule.spec.vectors import TiledDim
 from layouts.swizzle import CHUNK, replays
 
 LANES = 32
-
-
-def padded_pitch(columns: int, size: int) -> int:
-    """Bytes from row to row: the gap keeps the rows of a fragment in different banks."""
-    return -(-columns * size // CHUNK) * CHUNK + CHUNK
 
 
 def reads_in_turn(dims: Sequence[TiledDim], shape: tuple[int, int, int], size: int, vector: int) -> float:
