@@ -19,6 +19,7 @@ from layouts.rates import SECTOR, RunRates, run_cost
 
 CUT_MODES = 4  # modes that get a cut of their own; the rest of a group is walked tile by tile
 KEPT = 3  # boxes handed to the cost model
+WHOLE = 160  # longest mode of the other group of which a tile is assumed to take all
 
 
 Cut = tuple[int, ...] | Box
@@ -218,9 +219,9 @@ def _ragged(extents: Sequence[int], cut: Sequence[int]) -> int:
 
 
 def _assumed(extent: int) -> int:
-    """What a tile is assumed to take of a partner mode: all of up to 32, else a divisor from 8 to 16, or 16."""
+    """What a tile is assumed to take of a partner mode: all of a short one, else a divisor from 8 to 16, or 16."""
     even = _divisor(extent, 16)
-    return extent if extent <= 32 else even if even >= 8 else 16
+    return extent if extent <= WHOLE else even if even >= 8 else 16
 
 
 def _divisor(extent: int, most: int) -> int:
