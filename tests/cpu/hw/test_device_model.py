@@ -124,7 +124,7 @@ def test_each_field_of_a_record_is_read() -> None:
 
 
 def test_rates_between_the_measured_runs() -> None:
-    rates = RunRates(4.0, (16, 64, 256), (1.0, 2.0, 4.0), (1.0, 2.0, 3.0), (1.0,) * 3, (1.0,) * 3, 0.5)
+    rates = RunRates(4.0, (16, 64, 256), (1.0, 2.0, 4.0), (1.0, 2.0, 3.0), (1.0,) * 3, (1.0,) * 3, 0.5, 1.0)
     assert rates.long_run == 256
     for run, expected in ((8, 0.5), (16, 1.0), (32, 1.5), (64, 2.0), (128, 3.0), (256, 4.0), (1024, 4.0)):
         assert rates.at(run, store=False, bulk=False) == pytest.approx(expected)
