@@ -147,8 +147,7 @@ class CopyCost:
             if row and row < run and (row % 32 or row < 64):
                 # Sectors that rows cut are made whole in L2 by the next row, at a price.
                 run = row // 32 * 32 if row >= 32 else row
-            ways = {"store": tensor == D, "bulk": bulk, "tile": True}
-            moved = run_cost(self.device.memory, run, start_alignment=start, **ways)
+            moved = run_cost(self.device.memory, run, store=tensor == D, bulk=bulk, start_alignment=start, tile=True)
             self.known_costs[key] = moved * parts
         return self.known_costs[key]
 

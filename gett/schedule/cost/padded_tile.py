@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from gett.schedule.mainloops.multistage import padded_pitch
 from gett.schedule.spec.vectors import TiledDim
+from layouts.box import place_of
 from layouts.swizzle import CHUNK, replays
 
 LANES = 32
@@ -38,12 +39,6 @@ def reads_in_turn(dims: Sequence[TiledDim], shape: tuple[int, int, int], size: i
 @lru_cache(maxsize=4096)
 def _served(steps: tuple[tuple[int, int], ...], vector: int, width: int) -> int:
     """How often the first warp's access is served."""
-    total = math.prod(box for box, _ in steps)
-
-    def place(element: int) -> int:
-        at, left = 0, element % total
-        for box, step in steps:
-            at, left = at + left % box * step, left // box
-        return at
-
-    return sum(replays((place(lane * vector) for lane in range(LANES)), width))
+    boxes, distances = zip(*steps, strict=True) if steps else ((), ())
+    total = math.prod(boxes)
+    return sum(replays((place_of(lane * vector % total, boxes, distances) for lane in range(LANES)), width))
