@@ -146,12 +146,13 @@ def finish_kernel(
     launches = [main]
     if schedule.adds_parts:
         bounds = f"{REDUCE_THREADS}, {reduce_blocks}" if reduce_blocks else f"{REDUCE_THREADS} GETT_MIN_BLOCKS"
-        vectors = schedule.tiling.m.size * schedule.tiling.n.size // schedule.epilogue.store.vector
+        box_m = schedule.tiling.m.size
+        vectors = box_m * schedule.tiling.n.size // schedule.epilogue.store.vector
         slices = schedule.split_k
         if schedule.scheduler.stream_k:
             slices = -(-schedule.scheduler.blocks // tiles) + 1
         rows = reduce_rows(slices, tiles * vectors)
-        function = f"gett::reduce_slices<EpilogueTraits, Index, Scheduler, {REDUCE_THREADS}, {rows}>"
+        function = f"gett::reduce_slices<EpilogueTraits, Index, Scheduler, {REDUCE_THREADS}, {rows}, {box_m}>"
         text = f'#include "gett/kernel/splitk_reduce.cuh"\n{text}\n{entry("gett_reduce", function, bounds)}'
         entries.append("gett_reduce")
         parts = -(-vectors // (REDUCE_THREADS // rows))

@@ -3,6 +3,9 @@
 // Few outputs of many slices are bound by latency, not by bytes. So kRows threads share a vector of outputs. Each adds
 // every kRows-th slice with several loads in flight. Their sums are added in shared memory, half of them to the other
 // half.
+//
+// Threads take outputs in D's order. Where its neighbours lie apart in the workspace and are stored one by one, threads
+// take them in the workspace's order: all slices are read, and D is written once.
 #pragma once
 #include "gett/contract/stores.cuh"
 #include "gett/core/index.cuh"
@@ -15,7 +18,19 @@
 
 namespace gett {
 
-template <class Traits, class Index, class Scheduler, int kThreads, int kRows>
+// Row and column of vector `i` of a tile's box, which has kBoxM rows.
+template <class Traits, class Index, class Scheduler, int kBoxM, bool kInPlace>
+GETT_DEVICE MN vector_of_box(const typename Traits::Params& p, int i) {
+  if constexpr (kInPlace) {
+    constexpr int kRow = Scheduler::kPartialsAlongM ? kBoxM : Traits::kBoxMN / kBoxM;
+    return Scheduler::kPartialsAlongM ? MN{i % kRow, i / kRow} : MN{i / kRow, i % kRow};
+  } else {
+    const auto at = Index::idx2crd_d(p, i * Traits::kVecD);
+    return {at.m, at.n};
+  }
+}
+
+template <class Traits, class Index, class Scheduler, int kThreads, int kRows, int kBoxM>
   GETT_REQUIRES(contract::SliceSums<Traits, Index>)
 GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
   typedef typename Traits::Acc Acc;
@@ -36,7 +51,7 @@ GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
   const auto mt = Index::m_tile(p, id.m);
   const auto nt = Index::n_tile(p, id.n);
   const int i = int(blockIdx.y) * kColumns + column;
-  const auto at = Index::idx2crd_d(p, (i < kCount ? i : 0) * kV);
+  const MN at = vector_of_box<Traits, Index, Scheduler, kBoxM, kV == 1 && kStep != 1>(p, i < kCount ? i : 0);
   const bool ok = i < kCount && count > 0 && Index::m_ok(p, mt, at.m) && Index::n_ok(p, nt, at.n);
 
   griddepcontrol_wait();
