@@ -110,6 +110,7 @@ class HopperTiles:
         reused_clocks: Of a tile staged in the stages: its store reads them, then the next tile's first loads come.
         small_d: Share of all bytes up to which D's hide beside those of A and B.
         short_k: Sums up to which starts and ends of tiles count more than the loop.
+        across_k: Factor on reads of float64's fragments whose elements along K are no neighbours.
     """
 
     cluster_n: float
@@ -127,6 +128,7 @@ class HopperTiles:
     reused_clocks: float
     small_d: float
     short_k: int
+    across_k: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ class MmaSyncTile:
     Attributes:
         copy_latency_clocks: Of an asynchronous copy, spread over the stages in flight.
         load_latency_clocks: Of a load through registers.
+        own_clocks: Of each instruction of a warp between two waits, which no other warp of its block hides.
         k_table_factor: On a k-tile whose K is flattened through a table.
         block_clocks: Fill and drain of a block's pipeline.
         launched_clocks: Of these, what passes while kernels without tensor cores are launched.
@@ -53,6 +54,7 @@ class MmaSyncTile:
 
     copy_latency_clocks: float
     load_latency_clocks: float
+    own_clocks: float
     k_table_factor: float
     block_clocks: float
     launched_clocks: float

@@ -43,7 +43,7 @@ class CopyCost:
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         self.plan, self.facts, self.device, c = plan, facts, nearest(facts), plan.contraction
-        self.threads = self.device.hopper.threads
+        self.threads, self.tile_rates = self.device.hopper.threads, self.device.hopper.tiles
         self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
         self.atom, self.real_products = warpgroup_atom(c.dtype, c.precision), c.real_products
         self.lanes = facts.tensor_lanes[products_of(c.dtype, c.precision)[0].name]

@@ -124,7 +124,7 @@ def _dmma(cost: CopyCost, tile: WgmmaTile) -> Units:
     two_leads = cost.k_unit[A] is not None and cost.k_unit[B] not in (None, cost.k_unit[A])
     for tensor, read in ((A, rows), (B, 4 * DmmaTma.warpgroups * bn)):
         unit = cost.k_unit[tensor]
-        replays = 1
+        replays = cost.tile_rates.across_k if unit is None else 1.0
         if unit is not None and not two_leads:
             replays = fragment_replays("k", swizzle_dividing(tile.k.cut[unit] * cost.size))
         port += read * replays

@@ -262,6 +262,7 @@ class MultistageCost:
         latency = tile.load_latency_clocks + stored if stored else 0.0
         if moved:
             latency = max(latency, tile.copy_latency_clocks / (loop.stages - 1))
+        latency += tile.own_clocks * units["issue"] * rates.issue_per_clock / (s.threads / 32)
         bound = "latency" if latency > busy else max(units, key=lambda name: units[name])
         return busy, latency, tile.block_clocks + accesses / 32 * 5, bound
 

@@ -121,7 +121,7 @@ TF32 = Tried(
 # Waves of tiles are few, so widths lie close together.
 DMMA = Tried(
     groups=_of(DmmaTma, 1, 2, 4),
-    widths=(160, 152, 144, 136, 128, 120, 112, 104, 96, 80, 64, 48, 40, 32, 24, 16, 8),
+    widths=(160, 152, 144, 136, 128, 120, 112, 104, 96, 88, 80, 64, 56, 48, 40, 32, 24, 16, 8),
     depths=(16, 32),
     leads=(32, 16, 8, 4),
     two_leads=((8, 4), (4, 8), (4, 4), (8, 8)),
