@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gett.codegen.render import render_kernel
 from gett.explain.detail import explain_gemm
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import GemmPlan
@@ -110,6 +111,24 @@ def test_tiles_divided_by_stream_k_are_exact(
     for s in {s.multistage.k_table: s for s in reversed(small)}.values():
         tiles = s.tiling.tiles(plan.extent_l)
         assert tiles > s.shares, "whole tiles and parts"
+        d = np.full_like(wanted, 99)
+        run_kernel(tmp_path, plan, s, arrays, d, beta=3 if c else 0)
+        np.testing.assert_array_equal(d, wanted + 3 * added if c else wanted)
+
+
+@pytest.mark.parametrize(("dtype", "c"), [("float32", ""), ("complex64", "C")])
+def test_slices_are_added_in_the_order_of_the_workspace(dtype: str, c: str, tmp_path: Path) -> None:
+    """D's fastest mode is not the first of the tile, so that its neighbours lie apart in the workspace."""
+    subscripts, shapes = "kce,kf->efc", [(300, 5, 7), (300, 9)]
+    plan, _ = plan_for(subscripts, shapes, dtype, with_c=bool(c))
+    arrays, wanted, added = numbers_for(plan, subscripts, shapes, dtype, with_c=bool(c))
+    search = MultistageSearch(plan, few(FACTS, 4))
+    search.tensor_cores = search.cost.tensor_cores = False
+    sliced = [s for s in best_schedules([search], 80) if 1 < s.split_k < 8]  # one thread adds all slices of an output
+    apart = [s for s in sliced if "kStepN = 7" in render_kernel(plan, s).source.text]
+    assert apart
+    assert all(s.epilogue.store.vector == 1 for s in apart)
+    for s in apart[:2]:
         d = np.full_like(wanted, 99)
         run_kernel(tmp_path, plan, s, arrays, d, beta=3 if c else 0)
         np.testing.assert_array_equal(d, wanted + 3 * added if c else wanted)
