@@ -71,7 +71,8 @@ class RunRates:
         )
 
 
-def run_bandwidth(
+@lru_cache(maxsize=4096)
+def run_cost(
     rates: RunRates,
     run_bytes: int,
     *,
@@ -80,7 +81,7 @@ def run_bandwidth(
     bulk: bool = False,
     tile: bool = False,
 ) -> float:
-    """Useful bytes per second relative to copy speed.
+    """Time per useful byte relative to copy speed.
 
     Runs that do not fill their sectors pay for whole sectors. Each sector that a store of several sectors cuts costs
     what it did in the measured runs that cut one.
@@ -95,7 +96,8 @@ def run_bandwidth(
     """
     touched, cut = _sectors(run_bytes, start_alignment)
     if run_bytes <= SECTOR and not (store and touched > 1):  # the table holds the waste of a run inside one sector
-        return rates.at(run_bytes, store=store, bulk=bulk) / touched / rates.copy_tbps
+        rate = rates.at(run_bytes, store=store, bulk=bulk) / touched
+        return 1.0 / (rate / rates.copy_tbps)
     rate = rates.at(-(-run_bytes // SECTOR) * SECTOR, store=store, bulk=bulk)
     if store and cut:
         whole = rates.cut_run_bytes / rates.at(2 * SECTOR, store=True, bulk=bulk)
@@ -103,22 +105,7 @@ def run_bandwidth(
         rate = run_bytes / (run_bytes / rate + cut * (rates.cut_run_bytes / cut_tbps - whole))
     else:
         rate *= run_bytes / (touched * SECTOR)
-    return rate / rates.copy_tbps
-
-
-@lru_cache(maxsize=4096)
-def run_cost(
-    rates: RunRates,
-    run_bytes: int,
-    *,
-    store: bool = False,
-    start_alignment: int = SECTOR,
-    bulk: bool = False,
-    tile: bool = False,
-) -> float:
-    """Time per byte relative to copy speed: the reciprocal of `run_bandwidth`."""
-    found = run_bandwidth(rates, run_bytes, store=store, start_alignment=start_alignment, bulk=bulk, tile=tile)
-    return 1.0 / found
+    return 1.0 / (rate / rates.copy_tbps)
 
 
 def _sectors(run_bytes: int, start_alignment: int) -> tuple[float, float]:

@@ -24,7 +24,7 @@ from gett.hw.device import DeviceModel, measured, nearest
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.schedule import PersistentRaster
-from layouts.rates import RunRates, run_bandwidth, run_cost
+from layouts.rates import RunRates, run_cost
 from tests.cases import Case
 from tests.cpu.tuning import FACTS
 
@@ -128,7 +128,7 @@ def test_rates_between_the_measured_runs() -> None:
     assert rates.long_run == 256
     for run, expected in ((8, 0.5), (16, 1.0), (32, 1.5), (64, 2.0), (128, 3.0), (256, 4.0), (1024, 4.0)):
         assert rates.at(run, store=False, bulk=False) == pytest.approx(expected)
-    assert run_bandwidth(rates, 256) == 1.0
+    assert run_cost(rates, 256) == 1.0
     assert rates.scaled(2.0).at(64, store=True, bulk=False) == 4.0
 
 
