@@ -95,11 +95,11 @@ def run_cost(
         tile: A product's tile that threads store, each run right after the one before it.
     """
     touched, cut = _sectors(run_bytes, start_alignment)
-    if run_bytes <= SECTOR and not (store and touched > 1):  # the table holds the waste of a run inside one sector
-        rate = rates.at(run_bytes, store=store, bulk=bulk) / touched
-        return 1.0 / (rate / rates.copy_tbps)
-    rate = rates.at(-(-run_bytes // SECTOR) * SECTOR, store=store, bulk=bulk)
-    if store and cut:
+    short = run_bytes <= SECTOR and not (store and touched > 1)
+    rate = rates.at(run_bytes if short else -(-run_bytes // SECTOR) * SECTOR, store=store, bulk=bulk)
+    if short:  # the table holds the waste of a run inside one sector
+        rate /= touched
+    elif store and cut:
         whole = rates.cut_run_bytes / rates.at(2 * SECTOR, store=True, bulk=bulk)
         cut_tbps = rates.tile_cut_store_tbps if tile and not bulk else rates.cut_store_tbps
         rate = run_bytes / (run_bytes / rate + cut * (rates.cut_run_bytes / cut_tbps - whole))

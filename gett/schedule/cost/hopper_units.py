@@ -124,8 +124,10 @@ def _dmma(cost: CopyCost, tile: WgmmaTile) -> Units:
     two_leads = cost.k_unit[A] is not None and cost.k_unit[B] not in (None, cost.k_unit[A])
     for tensor, read in ((A, rows), (B, 4 * DmmaTma.warpgroups * bn)):
         unit = cost.k_unit[tensor]
-        replays = cost.tile_rates.across_k if unit is None else 1.0
-        if unit is not None and not two_leads:
+        replays = 1.0
+        if unit is None:
+            replays = cost.tile_rates.across_k
+        elif not two_leads:
             replays = fragment_replays("k", swizzle_dividing(tile.k.cut[unit] * cost.size))
         port += read * replays
     products = rows * bn * bk * cost.real_products / cost.lanes
