@@ -10,26 +10,35 @@ template <> struct Raw<2> { typedef uint16 type; };
 template <> struct Raw<4> { typedef uint32 type; };
 template <> struct Raw<8> { typedef uint2 type; };
 template <> struct Raw<16> { typedef uint4 type; };
+
+// One store to global memory.
+template <class R> GETT_DEVICE void store_global(R* p, R x) { *p = x; }
+GETT_DEVICE void store_global(uint2* p, uint2 x) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(p)), "r"(x.x), "r"(x.y) : "memory");
+}
+GETT_DEVICE void store_global(uint4* p, uint4 x) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)), "r"(x.x), "r"(x.y),
+               "r"(x.z), "r"(x.w)
+               : "memory");
+}
+
 template <class T, int N> struct alignas(sizeof(T) * N) Vec {
+  typedef typename Raw<sizeof(T) * N>::type Register;
   T x[N];
   static GETT_DEVICE Vec load(const void* p) {
-    typedef typename Raw<sizeof(T) * N>::type R;
-    union U { R r; Vec v; GETT_DEVICE U() {} } u;
-    u.r = *static_cast<const R*>(p);
+    union U { Register r; Vec v; GETT_DEVICE U() {} } u;
+    u.r = *static_cast<const Register*>(p);
     return u.v;
   }
-  GETT_DEVICE void store(void* p) const {
-    typedef typename Raw<sizeof(T) * N>::type R;
-    union U { R r; Vec v; GETT_DEVICE U() {} } u;
-    u.v = *this;
-    *static_cast<R*>(p) = u.r;
-  }
+  GETT_DEVICE void store(void* p) const { *static_cast<Register*>(p) = raw(); }
+  // To global memory, as one instruction: of an assignment the compiler may make one for each element.
+  GETT_DEVICE void store_global(void* p) const { gett::store_global(static_cast<Register*>(p), raw()); }
   // To global memory that nobody reads soon: L2 lets go of it first.
-  GETT_DEVICE void store_once(void* p) const {
-    typedef typename Raw<sizeof(T) * N>::type R;
-    union U { R r; Vec v; GETT_DEVICE U() {} } u;
+  GETT_DEVICE void store_once(void* p) const { __stcs(static_cast<Register*>(p), raw()); }
+  GETT_DEVICE Register raw() const {
+    union U { Register r; Vec v; GETT_DEVICE U() {} } u;
     u.v = *this;
-    __stcs(static_cast<R*>(p), u.r);
+    return u.r;
   }
 };
 

@@ -36,6 +36,18 @@ struct StreamMap {
             : (Role::LoaderTraits::kImage * int(sizeof(typename Role::Element)) + 127) / 128 * 128;
   };
 
+  static constexpr int kImageB = Image<A>::kBytes, kImageC = kImageB + Image<B>::kBytes;
+  static constexpr bool kStaged = kImageC + Image<C>::kBytes > 0;
+  static constexpr int kTotal = Traits::kBox / kV;
+
+  // What a thread has read for its vectors of one step, of which some do not exist.
+  struct Step {
+    Vec<typename A::Element, kV> a[kUnroll];
+    Vec<typename B::Element, kV> b[Traits::kHasB ? kUnroll : 1];
+    Vec<ElementC, kV> c[Traits::kSourceC == kSourceVector ? kUnroll : 1];
+    bool ok[kUnroll];
+  };
+
   // Reads one operand's tile in its own order and leaves its image in shared memory. The image has D's order without
   // the dimensions along which the operand does not vary.
   template <class Role, class Tile>
@@ -98,7 +110,26 @@ struct StreamMap {
     } else {
       const Element* from = Role::base(p) + Role::origin(t) + Role::at_o(p, t, local);
       if constexpr (kAdvance) from += u * Role::advance(p);
-      read<Role, kV>(p, from, x);
+      gett::read<Role, kV>(p, from, x);
+    }
+  }
+  // Reads the operands that are in shared memory, or those that are not.
+  template <bool kImages, class Tile>
+  static GETT_DEVICE void read(const Params& p, const Tile& t, const char* smem, int first, bool with_c, Step& step) {
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int v = first + u * kStep;
+      if constexpr (!kImages) {
+        step.ok[u] = (kTotal % (kUnroll * kStep) == 0 || v < kTotal) && Index::o_ok(p, t, v * kV);
+      }
+      if (!step.ok[u]) continue;
+      if constexpr (A::LoaderTraits::kViaSmem == kImages) fetch<A>(p, t, smem, first, u, step.a[u]);
+      if constexpr (Traits::kHasB && B::LoaderTraits::kViaSmem == kImages) {
+        fetch<B>(p, t, smem + kImageB, first, u, step.b[u]);
+      }
+      if constexpr (Traits::kSourceC == kSourceVector && C::LoaderTraits::kViaSmem == kImages) {
+        if (with_c) fetch<C>(p, t, smem + kImageC, first, u, step.c[u]);
+      }
     }
   }
   // Where D's vector lies, from its tile on.
@@ -117,62 +148,50 @@ struct StreamMap {
     extern __shared__ __align__(128) char smem[];
     const int thread = threadIdx.x;
     const auto t = Index::o_tile(p, tile);
-    char* const image_a = smem;
-    char* const image_b = image_a + Image<A>::kBytes;
-    char* const image_c = image_b + Image<B>::kBytes;
     const LinearCombination<Traits> op(p);
     const OutputOp<Traits, Index, decltype(t)> function{p, t};
     const bool with_c = op.reads_source();
-    stage<A>(p, t, image_a, thread);
-    if constexpr (Traits::kHasB) stage<B>(p, t, image_b, thread);
+    const bool works = kStep >= kThreads || thread < kStep;
+    Step step;
+    // What comes from memory itself is asked for before the barrier, so that both ways take the time of one.
+    if (works) read<false>(p, t, smem, thread, with_c, step);
+    stage<A>(p, t, smem, thread);
+    if constexpr (Traits::kHasB) stage<B>(p, t, smem + kImageB, thread);
     if constexpr (Traits::kSourceC == kSourceVector) {
-      if (with_c) stage<C>(p, t, image_c, thread);
+      if (with_c) stage<C>(p, t, smem + kImageC, thread);
     }
-    if constexpr (Image<A>::kBytes + Image<B>::kBytes + Image<C>::kBytes > 0) __syncthreads();
+    if constexpr (kStaged) __syncthreads();
+    if (!works) return;
 
-    constexpr int kTotal = Traits::kBox / kV;
-    if (kStep < kThreads && thread >= kStep) return;
-#pragma unroll 1
-    for (int first = thread; first < kTotal; first += kUnroll * kStep) {
-      Vec<typename A::Element, kV> a[kUnroll];
-      Vec<typename B::Element, kV> b[Traits::kHasB ? kUnroll : 1];
-      Vec<ElementC, kV> c[Traits::kSourceC == kSourceVector ? kUnroll : 1];
-      bool ok[kUnroll];
+    int first = thread;
+    while (true) {
+      read<true>(p, t, smem, first, with_c, step);
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        const int v = first + u * kStep;
-        ok[u] = (kTotal % (kUnroll * kStep) == 0 || v < kTotal) && Index::o_ok(p, t, v * kV);
-        if (!ok[u]) continue;
-        fetch<A>(p, t, image_a, first, u, a[u]);
-        if constexpr (Traits::kHasB) fetch<B>(p, t, image_b, first, u, b[u]);
-        if constexpr (Traits::kSourceC == kSourceVector) {
-          if (with_c) fetch<C>(p, t, image_c, first, u, c[u]);
-        }
-      }
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        if (!ok[u]) continue;
+        if (!step.ok[u]) continue;
         Vec<typename Traits::ElementD, kV> out;
 #pragma unroll
         for (int j = 0; j < kV; ++j) {
           if constexpr (Traits::kPlain) {
-            out.x[j] = a[u].x[j];
+            out.x[j] = step.a[u].x[j];
             continue;
           }
           Acc x;
           if constexpr (Traits::kHasB) {
-            x = product<Acc>(as_factor<Acc>(a[u].x[j]), as_factor<Acc>(b[u].x[j]));
+            x = product<Acc>(as_factor<Acc>(step.a[u].x[j]), as_factor<Acc>(step.b[u].x[j]));
           } else {
-            x = convert<Acc>(a[u].x[j]);
+            x = convert<Acc>(step.a[u].x[j]);
           }
           const int o = (first + u * kStep) * kV + j;
-          out.x[j] = op(x, &c[u].x[j], [&](Acc sum) { return function(o, sum); });
+          out.x[j] = op(x, &step.c[u].x[j], [&](Acc sum) { return function(o, sum); });
         }
         // Sparing, strides are read again: there are many where a tile has many modes.
         auto* const to = p.d + t.d + at_d(kSparing ? hidden(p) : p, t, first, u);
         if constexpr (Traits::kStoreOnce) out.store_once(to);
-        else out.store(to);
+        else out.store_global(to);
       }
+      if (kTotal <= kUnroll * kStep || (first += kUnroll * kStep) >= kTotal) break;
+      read<false>(p, t, smem, first, with_c, step);
     }
   }
 };

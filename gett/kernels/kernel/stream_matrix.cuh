@@ -97,7 +97,7 @@ struct StreamMatrix {
         const int row = v * kV + (kV > 1 ? j : 0), column = i + (kVN > 1 ? j : 0);
         out.x[j] = op(sum[j], &c.x[j], [&](Acc x) { return at.function(row, column, x); });
       }
-      out.store(p.d + at_d + Index::n_d(p, n, i));
+      out.store_global(p.d + at_d + Index::n_d(p, n, i));
     }
   }
   // The vectors of a thread in a tile; several are loaded before they are multiplied.
