@@ -1,6 +1,7 @@
 // The workspace of split-K and of stream-K: the partial tiles that slices and shares leave, in the accumulator's type.
 // The main kernels store them, kernel/splitk_reduce.cuh adds them.
 #pragma once
+#include "gett/core/numeric.cuh"
 #include "gett/core/types.cuh"
 #include "gett/core/vec.cuh"
 #include "gett/ptx/opaque.cuh"
@@ -38,6 +39,28 @@ GETT_DEVICE void store_partial(Acc* tile, int m, int n, const Acc (&x)[kCount]) 
     for (int j = 0; j < kCount; ++j) to[j * kM] = x[j];
   } else {
     store_all(to, x);
+  }
+}
+
+// Adds up every `step`-th of `count` slices from `first` on, in this order. Several are loaded before they are added:
+// the compiler would wait for each to save registers. load(s, x) loads a slice's elements.
+template <int kV, class Acc, class Load>
+GETT_DEVICE void add_slices(Acc (&x)[kV], int first, int step, int count, const Load& load) {
+  constexpr int kHeldBytes = 128, kFit = kHeldBytes / (kV * int(sizeof(Acc)));
+  constexpr int kAtOnce = kFit < 1 ? 1 : kFit > 8 ? 8 : kFit;
+#pragma unroll 1
+  for (int s = first; s < count; s += kAtOnce * step) {
+    Acc slice[kAtOnce][kV];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      if (s + u * step < count) load(s + u * step, slice[u]);
+    }
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      if (s + u * step >= count) break;
+#pragma unroll
+      for (int j = 0; j < kV; ++j) x[j] = add(x[j], slice[u][j]);
+    }
   }
 }
 

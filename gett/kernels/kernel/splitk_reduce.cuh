@@ -39,7 +39,6 @@ GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
   constexpr int kStep = partial_place<Scheduler, Traits::kBlockM, Traits::kBlockN>(Traits::kStepM, Traits::kStepN);
   constexpr int kMost = 16 / int(sizeof(Acc)) > 0 ? 16 / int(sizeof(Acc)) : 1;
   constexpr int kW = kStep != 1 ? 1 : kV < kMost ? kV : kMost;
-  constexpr int kUnroll = kV >= 8 ? 4 : 8;
   const LinearCombination<Traits> op(p);
   __shared__ Acc parts[kRows > 1 ? kRows : 1][kV][kRows > 1 ? kColumns : 1];
 
@@ -61,16 +60,15 @@ GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
   for (int j = 0; j < kV; ++j) x[j] = zero<Acc>();
   if (ok) {
     const int from = partial_place<Scheduler, Traits::kBlockM, Traits::kBlockN>(at.m, at.n);
-#pragma unroll kUnroll
-    for (int s = row; s < count; s += kRows) {
+    add_slices(x, row, kRows, count, [&](int s, Acc (&part)[kV]) {
       const Acc* const slice = parts_of_tile.at(p, s) + from;
 #pragma unroll
       for (int j = 0; j < kV; j += kW) {
         const auto v = Vec<Acc, kW>::load(slice + j * kStep);
 #pragma unroll
-        for (int q = 0; q < kW; ++q) x[j + q] = add(x[j + q], v.x[q]);
+        for (int q = 0; q < kW; ++q) part[j + q] = v.x[q];
       }
-    }
+    });
   }
   if constexpr (kRows > 1) {
 #pragma unroll

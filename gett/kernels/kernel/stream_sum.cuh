@@ -170,14 +170,13 @@ struct StreamSum {
     const int tile = blockIdx.x, o = int(blockIdx.y) * kReduceColumns + column;
     const auto ot = Index::o_tile(p, tile);
     const bool ok = Index::o_ok(p, ot, o);
-    Acc x = zero<Acc>();
+    Acc x[1] = {zero<Acc>()};
     if (ok) {
       const Acc* const from = partial_outputs<kOutputs>(p, 0, tile) + o;
       const long long stride = (long long)p.tiles_o * kOutputs;
-#pragma unroll 4
-      for (int s = row; s < p.split_k; s += kReduceRows) x = add(x, from[s * stride]);
+      add_slices(x, row, kReduceRows, p.split_k, [&](int s, Acc (&part)[1]) { part[0] = from[s * stride]; });
     }
-    parts[thread] = x;
+    parts[thread] = x[0];
     add_parts<kReduceRows, kReduceColumns>(parts, thread);
     if (row == 0 && ok) {
       const ElementC* c = nullptr;

@@ -41,7 +41,7 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
   uint32 valid_;
   uint32 place_[(kPlaces + 1) / 2];        // element numbers in the stage, two to a register; unused where sparing
   uint32 k_[kNeedK ? (kPer + 1) / 2 : 1];  // k, or its coordinate along K's ragged dimension
-  enum : bool { kWords = kSparing && kE < 4 && kVec * kE >= 4 };
+  enum : bool { kWords = kE < 4 && kVec * kE >= 4 };
   template <bool W, int = 0> struct Pick { typedef Vec<Element, kVec> type; };
   template <int I> struct Pick<true, I> { typedef Words<Element, kVec> type; };
   typedef typename Pick<kWords>::type Held;
