@@ -4,8 +4,8 @@
 //
 // A thread has all of K and of N for kVec neighbours along M. The unit-stride modes of A and D may instead be
 // contracted and free modes of B. A thread then has one element of M, and its accesses are vectors along K and along N.
-// Where vectors along M are parts of a sector that D continues along N, kLanesN neighbouring lanes share a vector: each
-// stores other columns.
+// Where D continues a vector along N, kLanesN neighbouring lanes share it: each stores other columns, and all of them
+// whole sectors.
 #pragma once
 #include "gett/contract/streams.cuh"
 #include "gett/core/index.cuh"
@@ -33,7 +33,6 @@ struct StreamMatrix {
   static constexpr int kStores = kK * kN > 32 ? 1 : kN / kStep < 4 ? kN / kStep : 4;
   static_assert(kV == 1 || (kVK == 1 && kVN == 1), "vectors lie along one mode");
   static_assert(kK % kVK == 0 && kN % kStep == 0 && Traits::kBox % kV == 0, "whole vectors");
-  static_assert(kLanesN == 1 || kVN == 1, "lanes share vectors along M");
   static_assert(kK * kN * int(sizeof(FactorB)) <= Traits::kSmemBytes, "the small matrix");
 
   // A tile of M in a batch: what `Index` knows of it, and the origins of the tensors.
@@ -78,7 +77,7 @@ struct StreamMatrix {
     if constexpr (Traits::kSourceC == kSourceVector) at_c += Index::m_c(p, at.m, v * kV);
 #pragma unroll kStores
     for (int first = 0; first < kN; first += kStep) {
-      const int i = first + lane;
+      const int i = first + lane * kVN;
       Acc sum[kOut];
 #pragma unroll
       for (int j = 0; j < kOut; ++j) sum[j] = zero<Acc>();

@@ -166,7 +166,7 @@ def matrix_vectors(x: Lowered) -> Reasons:
     loop, t = x.s.loop(StreamMatrix), x.s.tiling
     if loop.vector > 1 and max(loop.vector_k, loop.vector_n) > 1:
         yield f"{loop.vector} of M beside {loop.vector_k} of K and {loop.vector_n} of N, one of them is 1"
-    if 32 % loop.lanes_n or t.n.size % loop.lanes_n or (loop.lanes_n > 1 and loop.vector_n > 1):
+    if t.n.size % (loop.lanes_n * loop.vector_n):
         yield f"{loop.lanes_n} lanes share {t.n.size} columns, in vectors of {loop.vector_n}"
     sums = -(-t.n.size // loop.lanes_n) * data_type(x.plan.contraction.dtype).accumulator_bytes
     held = loop.unroll * loop.vector * (t.k.size * x.size + sums)

@@ -104,18 +104,17 @@ def _map_loop(plan: GemmPlan, facts: ArchFacts) -> tuple[Box, StreamMap]:
     tensors = output_views(plan)
     d, widest = tensors[D], max(t.size for t in tensors.values())
     tile, volume = STREAMING.tile_bytes // widest, math.prod(d.extents)
-    store_once = d.bytes > kept_by_l2(facts)
     if 0 < volume < tile * facts.sm_count * 4:  # small results: more blocks rather than large tiles
         even = 1 << max(0, volume // (facts.sm_count * 4) - 1).bit_length()
         tile = min(max(even, STREAMING.threads), tile)
     box, vector = _map_box(tensors, tile, widest, nearest(facts))
     step = STREAMING.threads * MAP_UNROLL * vector
-    if box.size > step and not store_once:  # a second step would wait for memory once more
+    if box.size > step and d.bytes <= nearest(facts).streams.step_bytes:  # a second step would wait for memory again
         box, vector = _map_box(tensors, step, widest, nearest(facts))
     loads = {t: _load(box, x, vector) for t, x in tensors.items() if t != D}
     unroll = min(MAP_UNROLL, -(-box.size // (vector * STREAMING.threads)))
-    read = loads[A], loads.get(B), loads.get(C)
-    return box, StreamMap(*read, STREAMING.threads, vector, unroll, walk_in_order(box, d), store_once)
+    walk_d, store_once = walk_in_order(box, d), d.bytes > kept_by_l2(facts)
+    return box, StreamMap(loads[A], loads.get(B), loads.get(C), STREAMING.threads, vector, unroll, walk_d, store_once)
 
 
 def _map_box(tensors: Mapping[int, TensorView], volume: int, widest: int, device: DeviceModel) -> tuple[Box, int]:

@@ -6,6 +6,8 @@ time is that of the bytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.ir.gemm import A, C, D, GemmPlan
@@ -18,7 +20,7 @@ from gett.schedule.search.tried import STREAMING
 from gett.schedule.spec.mainloop import StreamMatrix
 from gett.schedule.spec.schedule import Forecast, Schedule, Tiling
 from gett.schedule.spec.stream_views import TensorView, cut_modes, views_of
-from layouts.access import run_of_boxes
+from layouts.access import contiguous_run, run_of_boxes
 from layouts.box import Box, place_of
 from layouts.rates import L2_LINE, run_cost
 
@@ -33,7 +35,7 @@ def matrix_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
         small = is_small_matrix(p.extent_k, p.extent_n) and p.extent_m >= STREAMING.fewest
         if small and p.extent_m * p.extent_l >= STREAMING.smallest and p.b is not None:
             search = _Matrix(p, facts, exchanged)
-            found = (search.schedule(box) for box in search.boxes())
+            found = (s for box in search.boxes() for s in search.schedules(box))
             legal = [s for s in found if first_broken(MATRIX_RULES, s, p, facts) is None]
             return sorted(legal, key=lambda s: s.forecast.us)
     return []
@@ -59,13 +61,13 @@ class _Matrix:
         runs = [[(d, run_d), (a, run_a)] for run_d in STREAMING.runs for run_a in STREAMING.runs]
         return list(dict.fromkeys(cut_box(x, (d, a), volume) for volume in volumes for x in runs))
 
-    def schedule(self, box: Box) -> Schedule:
-        """The schedule of a box of M."""
-        loop, shape = self._loop(box), (box.size, self.box_n.size, self.box_k.size)
-        tiling = Tiling(shape, box, self.box_n, self.box_k, swap_ab=self.exchanged)
-        return schedule_of(self.plan, self.facts, tiling, loop, self._forecast(box, loop))
+    def schedules(self, box: Box) -> Iterator[Schedule]:
+        """The schedules of a box of M."""
+        tiling = Tiling((box.size, self.box_n.size, self.box_k.size), box, self.box_n, self.box_k, swap_ab=self.exchanged)
+        for loop in self._loops(box):
+            yield schedule_of(self.plan, self.facts, tiling, loop, self._forecast(box, loop))
 
-    def _loop(self, box: Box) -> StreamMatrix:
+    def _loops(self, box: Box) -> Iterator[StreamMatrix]:
         """The widest vectors: along M where both tensors' rows run there, else along K and N."""
         views = self.views.values()
         vector = min(_widest(box, x) for x in views)
@@ -74,19 +76,28 @@ class _Matrix:
         if vector == 1:
             along_k = _widest(self.box_k, self.view_k)
             along_n = min(_widest(self.box_n, x) for x in self.views_n.values())
-        lanes_n = self._lanes_n(box, vector) if along_n == 1 else 1
-        held = self.plan.extent_k * vector * self.views[A].size // lanes_n
-        vectors = -(-box.size * lanes_n // (vector * STREAMING.threads))
-        unroll = max(1, min(4, STREAMING.matrix_bytes // held, vectors))
-        return StreamMatrix(STREAMING.threads, vector, along_k, along_n, unroll, lanes_n)
+        pairs = self._pairs(box, vector, along_n)
+        for lanes_n in dict.fromkeys((pairs, self._lanes_of_row(vector, along_n))) if pairs == 1 else (pairs,):
+            held = self.plan.extent_k * vector * self.views[A].size // lanes_n
+            vectors = -(-box.size * lanes_n // (vector * STREAMING.threads))
+            unroll = max(1, min(4, STREAMING.matrix_bytes // held, vectors))
+            yield StreamMatrix(STREAMING.threads, vector, along_k, along_n, unroll, lanes_n)
 
-    def _lanes_n(self, box: Box, vector: int) -> int:
+    def _pairs(self, box: Box, vector: int, along_n: int) -> int:
         """Two lanes share a vector where D's rows along M are short and go on along N, so that stores fill sectors."""
-        along_m, along_n = self.views[D], self.views_n[D]
+        along_m, rows = self.views[D], self.views_n[D]
         run = max(run_of_boxes([(box, along_m.strides)], along_m.size), vector * along_m.size)
-        if run >= STREAMING.shared_run:
+        shares = any(rows.strides[mode] == run and cut % 2 == 0 for mode, cut in cut_modes(self.box_n))
+        return 2 if shares and along_n == 1 and run < STREAMING.shared_run else 1
+
+    def _lanes_of_row(self, vector: int, along_n: int) -> int:
+        """As many lanes share a vector as D continues it along N in a line, where a thread's stores would be apart."""
+        rows, (n, k) = self.views_n[D], (self.plan.extent_n, self.plan.extent_k)
+        run = contiguous_run(self.box_n, rows.strides, rows.size)
+        most = min(run, L2_LINE) // (vector * along_n * rows.size)
+        if n * k <= TOGETHER or rows.strides[rows.order()[0]] != rows.size:
             return 1
-        return 2 if any(along_n.strides[mode] == run and cut % 2 == 0 for mode, cut in cut_modes(self.box_n)) else 1
+        return max(x for x in range(1, max(1, most) + 1) if n // along_n % x == 0)
 
     def _forecast(self, box: Box, loop: StreamMatrix) -> Forecast:
         """The bytes at the rates of their runs, or the multiply-adds."""
@@ -107,11 +118,15 @@ class _Matrix:
         lines = {tensor: self._lines(box, loop, tensor) for tensor in self.views}
         clocks["lines"] = sum(lines.values()) * (blocks + 1)
         # Parts of a line that a warp stores one right after the other leave together.
+        start = device.launches.launch_us
         if p.extent_k * p.extent_n > TOGETHER:
+            start += rates.matrix_start_us
             clocks["stores"] = lines[D] * box.tiles * p.extent_l / rates.matrix_stores
         bound = max(clocks, key=lambda name: clocks[name])
+        # Lanes of a row read the same of A, each as often as if it were alone.
+        us = clocks[bound] / clocks_of_us * (rates.matrix_rows if loop.lanes_n > 2 else 1.0)
         reason = f"operand {'AB'[p.swapped]} streamed, times {p.extent_k} x {p.extent_n}"
-        return Forecast(clocks[bound] / clocks_of_us + device.launches.launch_us, bound, reason)
+        return Forecast(start + us, bound, reason)
 
     def _lines(self, box: Box, loop: StreamMatrix, tensor: int) -> float:
         """Lines of L2 that a block's warps touch with all accesses to a tensor."""
@@ -121,7 +136,7 @@ class _Matrix:
         beside = _beside(loop, tensor)
         # Lanes that share a vector read the same of A, and store other columns.
         accesses = self.plan.extent_k / beside if tensor == A else self.plan.extent_n / (beside * loop.lanes_n)
-        width = view.size * loop.vector * beside
+        width = view.size * loop.vector * beside * (1 if tensor == A else loop.lanes_n)
         touched = len({x // L2_LINE for first in bytes_of for x in (first, first + width - 1)})
         return accesses * touched * -(-box.size // rows)
 
