@@ -1,6 +1,7 @@
 // Vectors of elements that move as one register group, the same for short elements in whole words, words of numbers.
 #pragma once
 #include "gett/core/types.cuh"
+#include "gett/ptx/global.cuh"
 
 namespace gett {
 
@@ -10,17 +11,6 @@ template <> struct Raw<2> { typedef uint16 type; };
 template <> struct Raw<4> { typedef uint32 type; };
 template <> struct Raw<8> { typedef uint2 type; };
 template <> struct Raw<16> { typedef uint4 type; };
-
-// One store to global memory.
-template <class R> GETT_DEVICE void store_global(R* p, R x) { *p = x; }
-GETT_DEVICE void store_global(uint2* p, uint2 x) {
-  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(p)), "r"(x.x), "r"(x.y) : "memory");
-}
-GETT_DEVICE void store_global(uint4* p, uint4 x) {
-  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)), "r"(x.x), "r"(x.y),
-               "r"(x.z), "r"(x.w)
-               : "memory");
-}
 
 template <class T, int N> struct alignas(sizeof(T) * N) Vec {
   typedef typename Raw<sizeof(T) * N>::type Register;
@@ -32,7 +22,7 @@ template <class T, int N> struct alignas(sizeof(T) * N) Vec {
   }
   GETT_DEVICE void store(void* p) const { *static_cast<Register*>(p) = raw(); }
   // To global memory, as one instruction: of an assignment the compiler may make one for each element.
-  GETT_DEVICE void store_global(void* p) const { gett::store_global(static_cast<Register*>(p), raw()); }
+  GETT_DEVICE void store_global(void* p) const { st_global(static_cast<Register*>(p), raw()); }
   // To global memory that nobody reads soon: L2 lets go of it first.
   GETT_DEVICE void store_once(void* p) const { __stcs(static_cast<Register*>(p), raw()); }
   GETT_DEVICE Register raw() const {

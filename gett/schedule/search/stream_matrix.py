@@ -63,7 +63,9 @@ class _Matrix:
 
     def schedules(self, box: Box) -> Iterator[Schedule]:
         """The schedules of a box of M."""
-        tiling = Tiling((box.size, self.box_n.size, self.box_k.size), box, self.box_n, self.box_k, swap_ab=self.exchanged)
+        tiling = Tiling(
+            (box.size, self.box_n.size, self.box_k.size), box, self.box_n, self.box_k, swap_ab=self.exchanged
+        )
         for loop in self._loops(box):
             yield schedule_of(self.plan, self.facts, tiling, loop, self._forecast(box, loop))
 

@@ -16,6 +16,8 @@ from gett.ir.gemm import GemmPlan
 from gett.jit import compile as compile_module
 from gett.jit.nvrtc import load_nvrtc
 from gett.jit.toolkit import find_toolkit
+from gett.schedule.search.select import select_schedule
+from gett.schedule.spec.mainloop import StreamMap
 from gett.schedule.spec.schedule import Schedule
 
 TIMED = Path(benchmarks.__file__).parent / "data" / "h200-times.json.gz"
@@ -52,3 +54,21 @@ def test_partial_tiles_and_sums_are_stored_as_vectors(kind: str) -> None:
     for name, made in stores(render_kernel(plan, schedule).source.text).items():
         assert made, name
         assert all(".v2." in x or ".v4." in x for x in made), (name, made[:4])
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "extents", "dtype"),
+    [
+        ("a,bcd->bcda", {"a": 512, "b": 61, "c": 13, "d": 9}, "float32"),
+        ("abc,def->afcdbe", {"a": 5, "b": 8, "c": 13, "d": 24, "e": 16, "f": 7}, "complex64"),
+        ("a,bc->acb", {"a": 61, "b": 128, "c": 96}, "float16"),
+    ],
+)
+def test_vectors_of_a_map_are_stored_as_one(subscripts: str, extents: dict[str, int], dtype: str) -> None:
+    plan = Problem("map", subscripts, tuple(extents.items()), dtype).gemm("sm_90a")
+    schedule = select_schedule(plan, "sm_90a")
+    assert isinstance(schedule.mainloop, StreamMap)
+    assert schedule.mainloop.vector > 1
+    (made,) = stores(render_kernel(plan, schedule).source.text).values()
+    assert made
+    assert all(".v2." in x or ".v4." in x for x in made), made

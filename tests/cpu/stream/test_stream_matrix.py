@@ -77,9 +77,11 @@ CASES: dict[str, tuple[str, dict[str, int], str]] = {
     "ragged": ("kx,bka->xba", {"k": 5, "x": 7, "a": 133, "b": 127}, "float32"),
     "batches": ("lxk,lak->alx", {"l": 3, "x": 4, "k": 2, "a": 1025}, "complex64"),
     "widest": ("xk,ka->xa", {"x": 16, "k": 16, "a": 16384}, "float64"),
+    "rows": ("xapr,awps->xrws", {"x": 40, "a": 5, "p": 2, "r": 33, "w": 5, "s": 2}, "float64"),
+    "rows-of-elements": ("abc,dc->bad", {"a": 50, "b": 21, "c": 13, "d": 13}, "float32"),
     "integers": ("xk,ak->ax", {"x": 3, "k": 3, "a": 17000}, "int32"),
 }
-QUICK = (("gate-mixed", False), ("ragged", True))
+QUICK = (("gate-mixed", False), ("ragged", True), ("rows", False), ("rows-of-elements", True))
 
 
 @pytest.mark.parametrize(("name", "with_c"), slow_but([(n, c) for n in CASES for c in (False, True)], QUICK))
@@ -199,6 +201,20 @@ def test_rows_that_each_lane_stores_in_parts_are_forecast_by_what_l2_takes() -> 
     """Stores of 16 bytes, each of a line of its own, took five times as long as the bytes: requests bound them."""
     extents = {"a": 3, "b": 2, "c": 2, "d": 4, "e": 4, "f": 16, "g": 7, "h": 2048}
     found = matrix_schedules(plan_of("abcde,fcaghb->hgfed", extents, "float64"), FACTS)
-    assert {s.forecast.bound for s in found} == {"stores"}
+    alone = [s for s in found if s.loop(StreamMatrix).lanes_n == 1]
+    assert {s.forecast.bound for s in alone} == {"stores"}
+    # Eight lanes store a row of 128 bytes together.
+    together = [s for s in found if s.loop(StreamMatrix).lanes_n == 8]
+    assert "stores" not in {s.forecast.bound for s in together}
+    assert found[0] in together
     few = matrix_schedules(plan_of(*CASES["gate-last"]), FACTS)  # stored one after the other
     assert "stores" not in {s.forecast.bound for s in few}
+
+
+@pytest.mark.parametrize(("name", "lanes"), [("rows", {1, 5}), ("rows-of-elements", {1, 13}), ("gate-last", {1})])
+def test_as_many_lanes_share_an_element_as_a_line_of_d_goes_on(
+    name: str, lanes: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_matrix, "STREAMING", replace(STREAMING, smallest=1, fewest=1))
+    found = {s.loop(StreamMatrix).lanes_n for s in matrix_schedules(plan_of(*CASES[name]), FACTS)}
+    assert found == lanes
