@@ -31,8 +31,6 @@ from layouts.rates import L2_LINE, SECTOR, run_cost
 from layouts.swizzle import CHUNK
 
 NONE = Box((), ())
-MAP_UNROLL = 4
-"""Vectors of a thread in one step of a map."""
 
 
 def is_stream(plan: GemmPlan) -> bool:
@@ -108,11 +106,11 @@ def _map_loop(plan: GemmPlan, facts: ArchFacts) -> tuple[Box, StreamMap]:
         even = 1 << max(0, volume // (facts.sm_count * 4) - 1).bit_length()
         tile = min(max(even, STREAMING.threads), tile)
     box, vector = _map_box(tensors, tile, widest, nearest(facts))
-    step = STREAMING.threads * MAP_UNROLL * vector
+    step = STREAMING.threads * STREAMING.unroll * vector
     if box.size > step and d.bytes <= nearest(facts).streams.step_bytes:  # a second step would wait for memory again
         box, vector = _map_box(tensors, step, widest, nearest(facts))
     loads = {t: _load(box, x, vector) for t, x in tensors.items() if t != D}
-    unroll = min(MAP_UNROLL, -(-box.size // (vector * STREAMING.threads)))
+    unroll = min(STREAMING.unroll, -(-box.size // (vector * STREAMING.threads)))
     walk_d, store_once = walk_in_order(box, d), d.bytes > kept_by_l2(facts)
     return box, StreamMap(loads[A], loads.get(B), loads.get(C), STREAMING.threads, vector, unroll, walk_d, store_once)
 

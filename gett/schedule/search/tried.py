@@ -57,6 +57,7 @@ class Streaming:
     threads: int  # of a block
     runs: tuple[int, ...]  # bytes that a tile is to have together in a tensor
     tile_bytes: int  # of the widest tensor in a tile: four 16-byte accesses a thread
+    unroll: int  # vectors of a thread in one step of a map, at most
     accesses: int  # of the streamed operand of a sum that a thread has in flight
     held_bytes: int  # of a thread's sums
     matrix_bytes: int  # of the operand beside a small matrix that a thread has in flight at most
@@ -155,6 +156,7 @@ STREAMING = Streaming(
     threads=256,
     runs=(32, 64, 128, 256, 512),
     tile_bytes=16 << 10,
+    unroll=4,
     accesses=8,
     held_bytes=128,
     matrix_bytes=64,
