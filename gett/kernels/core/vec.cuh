@@ -11,7 +11,6 @@ template <> struct Raw<2> { typedef uint16 type; };
 template <> struct Raw<4> { typedef uint32 type; };
 template <> struct Raw<8> { typedef uint2 type; };
 template <> struct Raw<16> { typedef uint4 type; };
-
 template <class T, int N> struct alignas(sizeof(T) * N) Vec {
   typedef typename Raw<sizeof(T) * N>::type Register;
   T x[N];

@@ -79,8 +79,8 @@ class _Matrix:
             along_k = _widest(self.box_k, self.view_k)
             along_n = min(_widest(self.box_n, x) for x in self.views_n.values())
         pairs = self._pairs(box, vector, along_n)
-        for lanes_n in dict.fromkeys((pairs, self._lanes_of_row(vector, along_n))) if pairs == 1 else (pairs,):
-            held = self.plan.extent_k * vector * self.views[A].size // lanes_n
+        for lanes_n in (pairs,) if pairs > 1 else dict.fromkeys((1, self._lanes_of_row(vector, along_n))):
+            held = max(1, self.plan.extent_k * vector * self.views[A].size // lanes_n)
             vectors = -(-box.size * lanes_n // (vector * STREAMING.threads))
             unroll = max(1, min(4, STREAMING.matrix_bytes // held, vectors))
             yield StreamMatrix(STREAMING.threads, vector, along_k, along_n, unroll, lanes_n)
@@ -95,10 +95,9 @@ class _Matrix:
     def _lanes_of_row(self, vector: int, along_n: int) -> int:
         """As many lanes share a vector as D continues it along N in a line, where a thread's stores would be apart."""
         rows, (n, k) = self.views_n[D], (self.plan.extent_n, self.plan.extent_k)
-        run = contiguous_run(self.box_n, rows.strides, rows.size)
-        most = min(run, L2_LINE) // (vector * along_n * rows.size)
         if n * k <= TOGETHER or rows.strides[rows.order()[0]] != rows.size:
             return 1
+        most = min(contiguous_run(self.box_n, rows.strides, rows.size), L2_LINE) // (vector * along_n * rows.size)
         return max(x for x in range(1, max(1, most) + 1) if n // along_n % x == 0)
 
     def _forecast(self, box: Box, loop: StreamMatrix) -> Forecast:

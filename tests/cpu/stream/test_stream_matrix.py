@@ -218,3 +218,10 @@ def test_as_many_lanes_share_an_element_as_a_line_of_d_goes_on(
     monkeypatch.setattr(stream_matrix, "STREAMING", replace(STREAMING, smallest=1, fewest=1))
     found = {s.loop(StreamMatrix).lanes_n for s in matrix_schedules(plan_of(*CASES[name]), FACTS)}
     assert found == lanes
+
+
+@pytest.mark.parametrize(("dtype", "k", "n"), [("float16", 3, 13), ("float16", 3, 16), ("float16", 5, 13)])
+def test_many_lanes_may_share_an_element_of_few_bytes(dtype: str, k: int, n: int) -> None:
+    """All of K of an element are fewer bytes than lanes."""
+    found = matrix_schedules(plan_of("abc,dc->bad", {"a": 1000, "b": 84, "c": k, "d": n}, dtype), FACTS)
+    assert {s.loop(StreamMatrix).lanes_n for s in found} > {1}
