@@ -63,7 +63,7 @@ struct CpAsyncTile : OperandIndex<Traits, Index, kIsA> {
     to_ = byte / kS * Tile::kSlab + HardwareSwizzle<kS>::apply(row(thread) * kS + byte % kS);
   }
   // Writes the offsets of a tile's rows, and of the vectors of a row behind them. For rows and columns that the tensor
-  // lacks, the first one is read. So what lies in padding does not change from run to run.
+  // lacks, others are read. So what lies in padding does not change from run to run.
   static GETT_DEVICE void tabulate(const Params& p, const TileId& id, uint32 table, int thread) {
     const auto t = Operand::mn_tile(p, id);
 #pragma unroll 1
@@ -72,7 +72,8 @@ struct CpAsyncTile : OperandIndex<Traits, Index, kIsA> {
       const int at = is_row ? i % kStride * kAtOnce + i / kStride : (i - kAtOnce * kStride) * kVector;
       int offset = 0;
       if (is_row == kMajorK) {
-        offset = Operand::offset_mn(p, t, at < kBox && Operand::mn_ok(p, t, at) ? at : 0);
+        const auto has = [&](int mn) { return mn < kBox && Operand::mn_ok(p, t, mn); };
+        offset = Operand::offset_mn(p, t, padding_source<kMajorK ? 8 : 8 * kVector>(at, has));
       } else if (at < kDeep && Index::k_ok(p, at)) {
         offset = Operand::offset_k(p, at);
       }

@@ -57,9 +57,9 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces : OperandInd
 
   // Writes the offsets of the warp's pieces in a tile into its table; returns the tile's origin in bytes.
   //
-  // Padding reads the elements of the tile's first piece, which the tensor has in every tile. With an address of its
-  // own far away, a warp would check the tensor's end (`load`) in all k-tiles. What is read goes to rows and columns
-  // that are not stored, or is zeroed (`shift`).
+  // Padding reads the elements of other pieces of the tile. With an address of its own far away, a warp would check the
+  // tensor's end (`load`) in all k-tiles. What is read goes to rows and columns that are not stored, or is zeroed
+  // (`shift`).
   static GETT_DEVICE long long tabulate(const Params& p, const TileId& id, int* table, int warp, int lane) {
     const auto l = Index::l_tile(p, id.l);
     __syncwarp();
@@ -67,9 +67,10 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces : OperandInd
     const long long at = (origin(l) + origin(t)) * kE;
 #pragma unroll 1
     for (int q = lane; q < kPer; q += 32) {
-      const int own = warp * kPer + q;
-      const bool exists = own < kPieces && mn_ok(p, t, mn_of(own)) && Index::k_ok(p, k_of(own));
-      const int piece = exists ? own : 0;
+      const auto has = [&](int own) {
+        return own < kPieces && mn_ok(p, t, mn_of(own)) && Index::k_ok(p, k_of(own));
+      };
+      const int piece = padding_source<8>(warp * kPer + q, has);
       table[q] = offset(p, t, mn_of(piece), k_of(piece));
     }
     __syncwarp();

@@ -44,4 +44,11 @@ template <class Traits, class Index, bool kIsA> struct OperandIndex {
   }
 };
 
+// What padding reads where the tensor lacks `at`: one of the first kPeriod, or where it lacks that, too, the first one.
+// Neighbours read different places, since cp.async from one place to many takes a turn for each of them.
+template <int kPeriod, class Has> GETT_DEVICE int padding_source(int at, const Has& has) {
+  if (has(at)) return at;
+  return has(at % kPeriod) ? at % kPeriod : 0;
+}
+
 }  // namespace gett

@@ -5,13 +5,13 @@
 namespace gett {
 
 // Copies Bytes from global to shared memory; where `ok` is false it writes zeros and reads nothing. Copies of 16 bytes
-// pass the first cache by, unless kCached; others cannot.
+// pass the first cache by, unless kCached; others cannot. L2 fetches whole lines, of which later copies take the rest.
 template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async(uint32 to, const void* from, bool ok) {
   const int n = ok ? Bytes : 0;
   if constexpr (Bytes == 16 && !kCached) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(n) : "memory");
   } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Bytes), "r"(n) : "memory");
+    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Bytes), "r"(n) : "memory");
   }
 }
 // Copies Bytes without a condition.
@@ -19,7 +19,7 @@ template <int Bytes> GETT_DEVICE void cp_async(uint32 to, const void* from) {
   if constexpr (Bytes == 16) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
   } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(Bytes) : "memory");
+    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(Bytes) : "memory");
   }
 }
 // Copies Bytes, or does nothing. A branch around a copy would cost more than the predicate: each of its sides waits for
@@ -29,7 +29,7 @@ template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async_if(bool ok,
     asm volatile("{\n.reg .pred ok;\nsetp.ne.b32 ok, %2, 0;\n@ok cp.async.cg.shared.global.L2::128B [%0], [%1], 16;\n}"
                  ::"r"(to), "l"(from), "r"(int(ok)) : "memory");
   } else {
-    asm volatile("{\n.reg .pred ok;\nsetp.ne.b32 ok, %3, 0;\n@ok cp.async.ca.shared.global [%0], [%1], %2;\n}"
+    asm volatile("{\n.reg .pred ok;\nsetp.ne.b32 ok, %3, 0;\n@ok cp.async.ca.shared.global.L2::128B [%0], [%1], %2;\n}"
                  ::"r"(to), "l"(from), "n"(Bytes), "r"(int(ok)) : "memory");
   }
 }
