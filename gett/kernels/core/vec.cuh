@@ -11,24 +11,26 @@ template <> struct Raw<2> { typedef uint16 type; };
 template <> struct Raw<4> { typedef uint32 type; };
 template <> struct Raw<8> { typedef uint2 type; };
 template <> struct Raw<16> { typedef uint4 type; };
+// Vectors of more than 16 bytes hold elements, and do not move as one.
 template <class T, int N> struct alignas(sizeof(T) * N) Vec {
-  typedef typename Raw<sizeof(T) * N>::type Register;
   T x[N];
   static GETT_DEVICE Vec load(const void* p) {
+    typedef typename Raw<sizeof(T) * N>::type Register;
     union U { Register r; Vec v; GETT_DEVICE U() {} } u;
     u.r = *static_cast<const Register*>(p);
     return u.v;
   }
-  GETT_DEVICE void store(void* p) const { *static_cast<Register*>(p) = raw(); }
-  // To global memory, as one instruction: of an assignment the compiler may make one for each element.
-  GETT_DEVICE void store_global(void* p) const { st_global(static_cast<Register*>(p), raw()); }
-  // To global memory that nobody reads soon: L2 lets go of it first.
-  GETT_DEVICE void store_once(void* p) const { __stcs(static_cast<Register*>(p), raw()); }
-  GETT_DEVICE Register raw() const {
+  GETT_DEVICE auto raw() const {
+    typedef typename Raw<sizeof(T) * N>::type Register;
     union U { Register r; Vec v; GETT_DEVICE U() {} } u;
     u.v = *this;
     return u.r;
   }
+  GETT_DEVICE void store(void* p) const { *static_cast<decltype(raw())*>(p) = raw(); }
+  // To global memory, as one instruction: of an assignment the compiler may make one for each element.
+  GETT_DEVICE void store_global(void* p) const { st_global(static_cast<decltype(raw())*>(p), raw()); }
+  // To global memory that nobody reads soon: L2 lets go of it first.
+  GETT_DEVICE void store_once(void* p) const { __stcs(static_cast<decltype(raw())*>(p), raw()); }
 };
 
 // Neighbours at once, as far as an access goes: 16 bytes.

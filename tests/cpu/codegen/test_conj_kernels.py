@@ -90,7 +90,7 @@ TILED_FACTORS = [(name, x) for name in TILED for x in range(len(name) % 3 if nam
 STREAMED_FACTORS = [(name, x) for name in STREAMED for x in range(len(name) % 2, 10, 3)]
 # Conjugated factors of each kind of kernel.
 QUICK_TILED = [("boxes", 2)]
-QUICK_STREAMED = [("dot", 7)]
+QUICK_STREAMED = [("dot", 7), ("vector-columns", 3)]
 
 
 @pytest.mark.parametrize(("name", "number"), slow_but(TILED_FACTORS, QUICK_TILED))
