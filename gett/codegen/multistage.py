@@ -49,7 +49,7 @@ from gett.schedule.mainloops.multistage import cache_bytes, resident_blocks
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Schedule, Tiling
 from gett.schedule.spec.vectors import operand_dims
-from gett.schedule.tile.lane_order import LaneOrder, LoadedTile, lane_order
+from gett.schedule.tile.lane_order import LoadedTile, Order, batch_spread, elements_of, lane_order, memory_order
 from layouts.box import Box
 from layouts.modes import Strided, volume
 from layouts.swizzle import CHUNK
@@ -78,8 +78,8 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
         k_strides = strides_of(plan, plan.k, {"a": A, "b": B})
         k_struct, k = k_box_index(t.k, t.shape[2], k_strides, table)
     walks = (
-        *walk_function(loop.a, t, t.m, t.shape[0], "a"),
-        *walk_function(loop.b, t, t.n, t.shape[1], "b"),
+        *walk_function(operand_walk(plan, A, loop.a, t), "a"),
+        *walk_function(operand_walk(plan, B, loop.b, t), "b"),
     )
     order = store_order(plan, schedule)
     index = "\n".join(
@@ -156,51 +156,41 @@ def unpack_d(t: Tiling, order: Sequence[tuple[str, int]]) -> Function:
     return _unpack("idx2crd_d", order, ("m", t.m), ("n", t.n), t.l, t.shape[0])
 
 
-def walk_function(loader: CpAsync | RegisterStaged, tiling: Tiling, box: Box, block: int, name: str) -> list[Function]:
-    """From a position in the operand's memory order to (mn, k) in the tile, for operands that go through registers.
+def operand_walk(plan: GemmPlan, tensor: int, loader: CpAsync | RegisterStaged, t: Tiling) -> Order:
+    """The order in which threads visit an operand, by elements; none where they do so row by row."""
+    dims, side = operand_dims(plan, tensor, t.m if tensor == A else t.n, t.k, t.l), t.shape[tensor]
+    if isinstance(loader, CpAsync):
+        return lane_order(dims, loaded_tile(loader, t, side, plan.size(tensor)))
+    placed = {(dim.group, dim.index): dim for dim in dims}
+    return memory_order([placed[x] for x in loader.walk], side)
 
-    Args:
-        loader: Of the operand.
-        tiling: Of the kernel.
-        box: Of the operand's free group.
-        block: Its block.
-        name: `"a"` or `"b"`.
-    """
-    if not loader.through_registers:
-        return []
-    return [_unpack(f"idx2crd_{name}", loader.walk, ("mn", box), ("k", tiling.k), tiling.l, block)]
+
+def walk_function(walk: Order, name: str) -> list[Function]:
+    """From a position in the order of an operand, `"a"` or `"b"`, to (mn, k) in the tile; none for row by row."""
+    digits = [(digit.size, {"m" if digit.group == "mn" else "n": digit.step}) for digit in walk]
+    return [unpack(f"idx2crd_{name}", digits)] if walk else []
 
 
 def place_steps(
-    loader: CpAsync | RegisterStaged,
-    tiling: Tiling,
-    box_mn: Box,
-    block: int,
-    size: int,
-    threads: int,
-    lanes: LaneOrder,
+    loader: CpAsync | RegisterStaged, tile: LoadedTile, walk: Order, threads: int, spread: int
 ) -> tuple[int, int]:
     """Rows and bytes of a row in shared memory between places that the first one of a thread tells.
 
-    They are those of neighbours in a vector through registers, of `size` bytes each, or of a thread's copies by
-    `cp.async`. Both are 0 where the first place does not tell the others.
+    They are those of neighbours in a vector through registers, or of a thread's copies by `cp.async`. Both are 0 where
+    the first place does not tell the others.
     """
     s = loader.smem
     if isinstance(loader, CpAsync):
-        step, left = divmod(threads, loaded_tile(loader, tiling, block, size).along * lanes.across)
-        step *= lanes.across
-        return (step, 0) if not left and s.is_steady(step, lacked=step & (step - 1) == 0) else (0, 0)
-    if not loader.walk:
+        step, left = divmod(threads, tile.along)
+        return (step, 0) if not left and not walk and s.is_steady(step, lacked=step & (step - 1) == 0) else (0, 0)
+    if not walk or spread > 1:
         return 0, 0
-    group, i = loader.walk[0]
-    box = {"k": tiling.k, "mn": box_mn, "l": tiling.l}[group]
-    assert box is not None
-    if box.dims[i].box % loader.vector:
+    group, length, step = walk[0]
+    if length % loader.vector:
         return 0, 0
-    step = box.prefix(i) * (block if group == "l" else 1)
     if (group == "k") == (loader.major == "k"):  # along a row
-        return (0, 0) if s.mask and step * size % ((s.mask + 1) * CHUNK) else (0, step * size)
-    begins = step == 1 and (tiling.l is None or block % loader.vector == 0)  # first rows are multiples of a vector
+        return (0, 0) if s.mask and step * tile.size % ((s.mask + 1) * CHUNK) else (0, step * tile.size)
+    begins = step == 1 and (tile.batches == 1 or tile.side % loader.vector == 0)  # rows are multiples of a vector
     return (step, 0) if s.is_steady(step, lacked=begins) else (0, 0)
 
 
@@ -210,15 +200,14 @@ def _loader(
     box_mn: Box,
     element: str,
     cached: bool,
-    lanes: LaneOrder,
+    walk: Order,
+    spread: int,
     steps: tuple[int, int],
 ) -> tuple[Constants, list[str]]:
     """What an operand's loader is told: constants, then the types of its elements and of the layout of its tile."""
     s = loader.smem
-    row = False  # whether the elements of a vector are neighbours in a shared-memory row
-    if loader.walk and loader.walk[0][0] == loader.major:
-        box, i = tiling.k if loader.major == "k" else box_mn, loader.walk[0][1]
-        row = box.prefix(i) == 1 and box.dims[i].box % loader.vector == 0
+    # Whether the elements of a vector are neighbours in a shared-memory row.
+    row = bool(walk) and walk[0].group == loader.major and walk[0].step == 1 and walk[0].size % loader.vector == 0
     constants = {
         "kCpAsync": not loader.through_registers,
         "kMajorK": loader.major == "k",
@@ -227,29 +216,22 @@ def _loader(
         "kRowVectors": row,
         "kRowStep": steps[0],
         "kByteStep": steps[1],
-        "kLanesAlong": lanes.along,
-        "kLanesAcross": lanes.across,
+        "kWalked": bool(walk),
+        "kSpread": spread,
         "kZeroFill": tiling.k.size < tiling.shape[2],
         "kCached": cached,
-        "kTileElements": tiling.k.size * box_mn.size * tiling.batches,
+        "kTileElements": elements_of(walk) if walk else tiling.k.size * box_mn.size * tiling.batches,
     }
     layout = f"gett::SwizzledTile<{s.pitch}, {s.mask}, {s.shift}>"
     return constants, [f"typedef {element} Element;", f"typedef {layout} Layout;"]
 
 
-def loaded_tile(loader: CpAsync, tiling: Tiling, block: int, size: int) -> LoadedTile:
-    """An operand's tile as its loader sees it; `block` are the rows of M or N of a batch, `size` an element's bytes."""
-    tall, depth = block * tiling.batches, tiling.shape[2]
+def loaded_tile(loader: CpAsync | RegisterStaged, tiling: Tiling, side: int, size: int) -> LoadedTile:
+    """An operand's tile as its loader sees it; `side` are rows of M or N of a batch, `size` an element's bytes."""
+    tall, depth = side * tiling.batches, tiling.shape[2]
     along, across = (depth, tall) if loader.major == "k" else (tall, depth)
-    return LoadedTile(loader.major, along // loader.vector, across, loader.vector, block, size, loader.smem)
-
-
-def lanes_of(plan: GemmPlan, tensor: int, loader: CpAsync | RegisterStaged, t: Tiling) -> LaneOrder:
-    """The order of an operand's accesses; of no meaning where they go through registers."""
-    if not isinstance(loader, CpAsync):
-        return LaneOrder(1, 1)
-    dims = operand_dims(plan, tensor, t.m if tensor == A else t.n, t.k, t.l)
-    return lane_order(dims, loaded_tile(loader, t, t.shape[tensor], plan.size(tensor)))
+    accesses, vector = along // loader.vector, loader.vector
+    return LoadedTile(loader.major, accesses, across, vector, side, tiling.batches, size, loader.smem)
 
 
 def _is_cached(plan: GemmPlan, schedule: Schedule, tensor: int) -> bool:
@@ -270,9 +252,10 @@ def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]
     elements = factor_types(plan)
     for tensor, loader, box, element in zip((A, B), (loop.a, loop.b), (t.m, t.n), elements, strict=True):
         name, cached = "AB"[tensor], _is_cached(plan, schedule, tensor)
-        lanes = lanes_of(plan, tensor, loader, t)
-        steps = place_steps(loader, t, box, t.shape[tensor], plan.size(tensor), schedule.threads, lanes)
-        constants, types = _loader(loader, t, box, element, cached, lanes, steps)
+        walk, tile = operand_walk(plan, tensor, loader, t), loaded_tile(loader, t, t.shape[tensor], plan.size(tensor))
+        spread = batch_spread(walk, tile) if loader.through_registers else 1
+        steps = place_steps(loader, tile, walk, schedule.threads, spread)
+        constants, types = _loader(loader, t, box, element, cached, walk, spread, steps)
         loaders.append(struct(f"LoaderTraits{name}", constants, more=types).rstrip().replace("\n", "\n  "))
     mainloop = {
         "kStages": loop.stages,

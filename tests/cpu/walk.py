@@ -13,12 +13,12 @@ import numpy as np
 
 from gett.codegen.common import store_order, strides_of
 from gett.codegen.index import ParamTable
-from gett.codegen.multistage import flattened_k, lanes_of, loaded_tile, place_steps, unpack_d, walk_function
+from gett.codegen.multistage import flattened_k, loaded_tile, operand_walk, place_steps, unpack_d, walk_function
 from gett.codegen.tiles import GroupIndex, group_index, k_box_index, k_table_index
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Schedule, Tiling
-from gett.schedule.tile.lane_order import LaneOrder
+from gett.schedule.tile.lane_order import Order, batch_spread, elements_of
 from layouts.box import Box
 from layouts.modes import Strided
 
@@ -117,9 +117,11 @@ class Walk:
         mns = self.tall(group, tensor, tile_mn, tile_l)
         landed: set[tuple[int, int]] = set()
         starts: list[int] = []  # places of copies
-        lanes = lanes_of(plan, number, loader, s.tiling)
-        accesses = self._accesses(loader, s.tiling, box, block_mn, size, lanes)
-        steps = place_steps(loader, s.tiling, box, block_mn, size, s.threads, lanes)
+        walk = operand_walk(plan, number, loader, s.tiling)
+        accesses = self._accesses(loader, s.tiling, block_mn, walk)
+        tile = loaded_tile(loader, s.tiling, block_mn, size)
+        spread = batch_spread(walk, tile) if loader.through_registers else 1
+        steps = place_steps(loader, tile, walk, s.threads, spread)
         for elements in accesses:
             offsets = []
             for mn, k in elements:
@@ -129,7 +131,7 @@ class Walk:
                 offsets.append(None if at_mn is None or at_k is None else at_mn + at_k)
             self._check_vector(offsets, loader.vector * size, operand.alignment, size)
             rows = [e if loader.major == "k" else e[::-1] for e in elements]
-            at = [loader.smem.address(row, column * size) for row, column in rows]
+            at = [self._address(loader, spread, block_mn, row, column * size) for row, column in rows]
             assert all(x >= 0 and x + size <= loader.smem.bytes and x % size == 0 for x in at)
             if isinstance(loader, CpAsync):
                 assert [x - at[0] for x in at] == [i * size for i in range(loader.vector)]
@@ -148,27 +150,28 @@ class Walk:
         return len(accesses)
 
     @staticmethod
+    def _address(loader: CpAsync | RegisterStaged, spread: int, side: int, row: int, byte: int) -> int:
+        """Where a byte of a row lies, in tiles whose batches differ by so many chunks."""
+        return loader.smem.address(row, byte ^ row // side % spread * 16 if loader.major == "k" else byte)
+
+    @staticmethod
     def _accesses(
-        loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, block_mn: int, size: int, lanes: LaneOrder
+        loader: CpAsync | RegisterStaged, tiling: Tiling, block_mn: int, walk: Order
     ) -> list[list[tuple[int, int]]]:
         """The (mn, k) of the elements of each access, as the loaders number them."""
         vec, along_k = loader.vector, loader.vector_group == "k"
-        if isinstance(loader, RegisterStaged):
-            (walk,) = walk_function(loader, tiling, box_mn, block_mn, "a")
-            total = box_mn.size * tiling.k.size * tiling.batches
+        if walk:
+            (unpacked,) = walk_function(walk, "a")
+            total = elements_of(walk)
             assert total % vec == 0
-            found = walk.evaluate(i=np.arange(total))
+            found = unpacked.evaluate(i=np.arange(total))
             at = list(zip(each(found["m"], total), each(found["n"], total), strict=True))
             return [at[i : i + vec] for i in range(0, total, vec)]
         rows, block_k = block_mn * tiling.batches, tiling.shape[2]
         length, across = (block_k, rows) if along_k else (rows, block_k)
         assert length % vec == 0
-        tile = loaded_tile(loader, tiling, block_mn, size)
-        found = []
-        for access in range(length // vec * across):
-            row, at = tile.place(lanes, access)
-            found.append([(row, x) if along_k else (x, row) for x in range(at * vec, at * vec + vec)])
-        return found
+        places = [(row, first) for row in range(across) for first in range(0, length, vec)]
+        return [[(row, x) if along_k else (x, row) for x in range(at, at + vec)] for row, at in places]
 
     @staticmethod
     def _check_vector(offsets: Sequence[int | None], width: int, alignment: int, size: int) -> None:

@@ -85,8 +85,8 @@ concept MultistageLoader =
     requires { LoaderTraits::kRowVectors; } &&       // whether a vector through registers stays one in a row
     requires { LoaderTraits::kRowStep; } &&          // rows between its elements, or a thread's copies by cp.async
     requires { LoaderTraits::kByteStep; } &&         // bytes of a row between its elements
-    requires { LoaderTraits::kLanesAlong; } &&       // accesses by cp.async along a row that lanes make in turn
-    requires { LoaderTraits::kLanesAcross; } &&      // rows in which they do, before the next ones of the same rows
+    requires { LoaderTraits::kWalked; } &&           // whether accesses follow the tensor in memory: idx2crd
+    requires { LoaderTraits::kSpread; } &&           // chunks of K-major rows by which batches through registers differ
     requires { LoaderTraits::kZeroFill; } &&         // whether k of padding are zeroed at first
     requires { LoaderTraits::kCached; } &&           // whether cp.async of 16 bytes goes through the first cache
     requires { LoaderTraits::kTileElements; };       // elements of the box, without padding

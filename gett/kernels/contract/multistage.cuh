@@ -72,8 +72,8 @@ concept Multistage =
     MultistageLoader<typename MainloopTraits::LoaderTraitsB> &&
     (MainloopTraits::kKTable || BoxedK<Index, typename MainloopTraits::Params>) &&
     (!MainloopTraits::kKTable || FlattenedK<Index, typename MainloopTraits::Params>) &&
-    (MainloopTraits::LoaderTraitsA::kCpAsync || WalkedA<Index, typename MainloopTraits::Params>) &&
-    (MainloopTraits::LoaderTraitsB::kCpAsync || WalkedB<Index, typename MainloopTraits::Params>);
+    (!MainloopTraits::LoaderTraitsA::kWalked || WalkedA<Index, typename MainloopTraits::Params>) &&
+    (!MainloopTraits::LoaderTraitsB::kWalked || WalkedB<Index, typename MainloopTraits::Params>);
 
 }  // namespace contract
 }  // namespace gett

@@ -15,6 +15,10 @@ template <int Mask, int Shift> struct Swizzle {
 // modes).
 template <int kBytes> using HardwareSwizzle = Swizzle<kBytes / 16 - 1, 7>;
 
+// How the batches of a tall tile differ: each begins its rows with another of their first kSpread chunks. Where a warp
+// stores the same element of neighbouring batches, which lie whole lines apart, it stores to different banks.
+template <int kSpread> GETT_DEVICE int batch_bits(int batch) { return kSpread > 1 ? (batch & (kSpread - 1)) * 16 : 0; }
+
 // A tile of rows of kPitch bytes whose chunks are permuted by the number of the row.
 template <int Pitch, int Mask, int Shift> struct SwizzledTile {
   static constexpr int kPitch = Pitch;

@@ -2,7 +2,11 @@
 //
 // Traits::LoaderTraits say how: kVec elements an access along the group of kVecK (K or the free one), which runs along
 // a row in shared memory. What such copies cannot take goes through registers (loader/register.cuh).
+//
+// Threads visit a tile row by row, or in the operand's memory order (kWalked). L1 serves in one turn what lies in
+// different banks, in memory and in shared memory. Lanes that read the same place of many lines take a turn each.
 #pragma once
+#include "gett/core/halfwords.cuh"
 #include "gett/core/index.cuh"
 #include "gett/core/swizzle.cuh"
 #include "gett/ptx/cp_async.cuh"
@@ -19,7 +23,8 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   static constexpr int kVec = LoaderTraits::kVec, kCopy = kVec * int(sizeof(Element));
   static constexpr int kAlong = (LoaderTraits::kVecK ? kBlockK : kBlockMN) / kVec;
   static constexpr int kAcross = LoaderTraits::kVecK ? kBlockMN : kBlockK;
-  static constexpr int kTotal = kAlong * kAcross;
+  static constexpr bool kWalked = LoaderTraits::kWalked;
+  static constexpr int kTotal = kWalked ? LoaderTraits::kTileElements / kVec : kAlong * kAcross;
   static constexpr int kPer = (kTotal + Traits::kThreads - 1) / Traits::kThreads;
   static constexpr bool kEven = kTotal % Traits::kThreads == 0;
   static constexpr int kBytes = (LoaderTraits::kMajorK ? kBlockMN : kBlockK) * LoaderTraits::Layout::kPitch;
@@ -31,32 +36,41 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   // Where the place of a thread's first access tells the others: they are at one place in their rows.
   typedef typename LoaderTraits::Layout Layout;
   static constexpr int kRowStep = LoaderTraits::kRowStep;
+  static constexpr bool kKeepsPlaces = kWalked && !kSparing, kKeepsK = kWalked && !kFixed;
+  static_assert(kBytes <= 4 << 16, "places are kept in 16 bits, as words");
   static_assert(kRowStep == 0 || kRowStep * kAlong == Traits::kThreads, "rows between a thread's accesses");
 
   const Element* base_;
   typename Traits::Offset offset_[kPer];  // bytes, in 32 bits where the extent of the operand allows
   uint32 valid_;
   uint32 first_;  // the place of the first access in a stage
+  Halfwords<kKeepsPlaces ? kPer : 1> place_;  // of each access, in words, where the first one does not tell the others
+  Halfwords<kKeepsK ? kPer : 1> k_;           // of each access k, or its coordinate along K's ragged dimension
 
-  // Lanes follow the operand in memory: so many along a row, in so many rows, then the next ones of these rows.
-  static constexpr int kLanes = LoaderTraits::kLanesAlong, kRows = LoaderTraits::kLanesAcross;
-  static_assert(kAlong % kLanes == 0 && kAcross % kRows == 0, "whole groups of lanes");
-  static GETT_DEVICE int along(int v) {
-    return (v % kLanes + v / (kLanes * kRows) % (kAlong / kLanes) * kLanes) * kVec;
+  // Where access `v` of the tile begins.
+  static GETT_DEVICE MN idx2crd(const Params& p, int v) {
+    if constexpr (!kWalked) {
+      const int along = v % kAlong * kVec, across = v / kAlong;
+      return LoaderTraits::kVecK ? MN{across, along} : MN{along, across};
+    } else if constexpr (kIsA) {
+      return Index::idx2crd_a(p, v * kVec);
+    } else {
+      return Index::idx2crd_b(p, v * kVec);
+    }
   }
-  static GETT_DEVICE int across(int v) { return v / kLanes % kRows + v / (kAlong * kRows) * kRows; }
-  static GETT_DEVICE int mn_of(int v) { return LoaderTraits::kVecK ? across(v) : along(v); }
-  static GETT_DEVICE int k_of(int v) { return LoaderTraits::kVecK ? along(v) : across(v); }
 
   template <class Tile> GETT_DEVICE void init(const Params& p, const Element* base, const Tile& tile, int thread) {
     base_ = base;
     valid_ = 0;
-    if constexpr (kRowStep > 0) first_ = opaque(smem_at(mn_of(thread), k_of(thread)));
+    if constexpr (kRowStep > 0) first_ = opaque(place_of(idx2crd(p, thread)));
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
       const int v = thread + i * Traits::kThreads;
-      const int mn = mn_of(v), k = k_of(v);
       bool ok = kEven || v < kTotal;
+      const MN crd = idx2crd(p, kWalked && !ok ? 0 : v);
+      const int mn = crd.m, k = crd.n;
+      if constexpr (kKeepsPlaces) place_.set(i, place_of(crd) / 4);
+      if constexpr (kKeepsK) k_.set(i, k_of(p, crd));
       long long at = 0;
       if constexpr (kIsA) {
         ok = ok && Index::m_ok(p, tile, mn);
@@ -73,15 +87,22 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
     }
   }
 
-  static GETT_DEVICE uint32 smem_at(int mn, int k) {
-    const int row = LoaderTraits::kMajorK ? mn : k, column = LoaderTraits::kMajorK ? k : mn;
+  static GETT_DEVICE uint32 place_of(const MN& at) {
+    const int row = LoaderTraits::kMajorK ? at.m : at.n, column = LoaderTraits::kMajorK ? at.n : at.m;
     return Layout::address(row, column * int(sizeof(Element)));
   }
   // The place of access `i`.
-  GETT_DEVICE uint32 place(int i, int thread) const {
+  GETT_DEVICE uint32 place(const Params& p, int i, int thread) const {
     if constexpr (kRowStep > 0) return Layout::moved(first_, i * kRowStep);
-    const int v = thread + i * Traits::kThreads;
-    return smem_at(mn_of(v), k_of(v));
+    if constexpr (kKeepsPlaces) return place_[i] * 4;
+    return place_of(idx2crd(p, thread + i * Traits::kThreads));
+  }
+  // What tells whether a k-tile has the k of an access: k in the offset table, else a coordinate.
+  static GETT_DEVICE int k_of(const Params& p, const MN& at) {
+    if constexpr (Traits::kKTable) return at.n; else return Index::k_coord(p, at.n);
+  }
+  GETT_DEVICE int k_of(const Params& p, int i, int v) const {
+    if constexpr (kKeepsK) return k_[i]; else return k_of(p, idx2crd(p, v));
   }
 
   // Issues the copies of one k-tile; `where` is the k-tile (boxed K) or its slot of the offset table (flattened K).
@@ -97,18 +118,18 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
       const int v = thread + i * Traits::kThreads;
       if (!kEven && !kFixed && v >= kTotal) continue;
       bool ok = (valid_ >> i) & 1;
-      const uint32 to = stage + place(i, thread);
+      const uint32 to = stage + place(p, i, thread);
       const char* from = reinterpret_cast<const char*>(base) + offset_[i];
       if constexpr (kFixed) {
         cp_async_if<kCopy, LoaderTraits::kCached>(ok, to, from);
       } else {
-        const int k = k_of(v);
+        const int k = k_of(p, i, v);
         if constexpr (Traits::kKTable) {
           const long long step = kIsA ? where[k].x : where[k].y;
           ok = ok && step != kInvalid;
           from += step * int(sizeof(Element));
         } else {
-          ok = ok && Index::k_coord(p, k) < where.rem;
+          ok = ok && k < where.rem;
         }
         cp_async<kCopy, LoaderTraits::kCached>(to, from, ok);  // reads nothing at an address that is not valid
       }

@@ -6,6 +6,7 @@
 // once a block. Vectors are kept in registers while the tensor cores work on the tile before, then stored element by
 // element.
 #pragma once
+#include "gett/core/halfwords.cuh"
 #include "gett/core/index.cuh"
 #include "gett/core/swizzle.cuh"
 #include "gett/core/vec.cuh"
@@ -39,8 +40,8 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
   const Element* base_;
   typename Traits::Offset offset_[kPer];  // bytes
   uint32 valid_;
-  uint32 place_[(kPlaces + 1) / 2];        // element numbers in the stage, two to a register; unused where sparing
-  uint32 k_[kNeedK ? (kPer + 1) / 2 : 1];  // k, or its coordinate along K's ragged dimension
+  Halfwords<kPlaces> place_;         // element numbers in the stage; unused where sparing
+  Halfwords<kNeedK ? kPer : 1> k_;  // k, or its coordinate along K's ragged dimension
   enum : bool { kWords = kE < 4 && kVec * kE >= 4 };
   template <bool W, int = 0> struct Pick { typedef Vec<Element, kVec> type; };
   template <int I> struct Pick<true, I> { typedef Words<Element, kVec> type; };
@@ -53,15 +54,14 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
   }
   static GETT_DEVICE uint32 place_of(const MN& at) {
     const int row = LoaderTraits::kMajorK ? at.m : at.n, column = LoaderTraits::kMajorK ? at.n : at.m;
-    return LoaderTraits::Layout::address(row, column * kE) / kE;
+    const int bits = batch_bits<LoaderTraits::kSpread>(at.m / (kBlockMN / Traits::kBatch));
+    return LoaderTraits::Layout::address(row, column * kE ^ bits) / kE;
   }
   // The place of element `j` of this thread's access `i`.
   GETT_DEVICE uint32 place(const Params& p, int i, int j, int thread) const {
     if constexpr (kSparing) return place_of(idx2crd(p, (thread + i * Traits::kThreads) * kVec + j));
-    const int q = i * kPlacesPerVector + j;
-    return q & 1 ? place_[q / 2] >> 16 : place_[q / 2] & 0xffff;
+    return place_[i * kPlacesPerVector + j];
   }
-  GETT_DEVICE int k_of(int i) const { return int(i & 1 ? k_[i / 2] >> 16 : k_[i / 2] & 0xffff); }
 
   template <class Tile> GETT_DEVICE void init(const Params& p, const Element* base, const Tile& tile, int thread) {
     base_ = base;
@@ -79,11 +79,7 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
 #pragma unroll
       for (int j = 0; j < kPlacesPerVector; ++j) {
         const MN at = idx2crd(p, (in ? v : 0) * kVec + j);
-        if constexpr (!kSparing) {
-          const int q = i * kPlacesPerVector + j;
-          const uint32 to = place_of(at);
-          place_[q / 2] = opaque(q & 1 ? place_[q / 2] | to << 16 : to);
-        }
+        if constexpr (!kSparing) place_.set(i * kPlacesPerVector + j, place_of(at));
         if (j) continue;
         bool ok = in;
         long long from = 0;
@@ -99,7 +95,7 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
         if constexpr (kNeedK) {
           uint32 k = uint32(at.n);
           if constexpr (!Traits::kKTable) k = uint32(Index::k_coord(p, at.n));
-          k_[i / 2] = i & 1 ? k_[i / 2] | k << 16 : k;
+          k_.set(i, k);
         }
         offset_[i] = opaque(typename Traits::Offset(ok ? from * kE : 0));
         valid_ |= uint32(ok) << i;
@@ -113,19 +109,18 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
     if constexpr (!Traits::kKTable) base += kIsA ? where.a : where.b;
     if constexpr (kSparing) {
       valid_ = opaque(valid_);
-#pragma unroll
-      for (int i = 0; kNeedK && i < (kPer + 1) / 2; ++i) k_[i] = opaque(k_[i]);
+      if constexpr (kNeedK) k_.hide();
     }
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
       bool ok = (valid_ >> i) & 1;
       const char* from = reinterpret_cast<const char*>(base) + offset_[i];
       if constexpr (Traits::kKTable) {
-        const long long step = kIsA ? where[k_of(i)].x : where[k_of(i)].y;
+        const long long step = kIsA ? where[k_[i]].x : where[k_[i]].y;
         ok = ok && step != kInvalid;
         from += ok ? step * kE : 0;
       } else if constexpr (Traits::kKRagged) {
-        ok = ok && k_of(i) < where.rem;
+        ok = ok && k_[i] < where.rem;
       }
       if constexpr (kNeedK && kWords) {
         held_[i] = Held::zeros();

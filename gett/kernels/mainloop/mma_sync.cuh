@@ -4,6 +4,7 @@
 // plain loads, which the pitch of the rows keeps free of bank conflicts.
 #pragma once
 #include "gett/core/fragment.cuh"
+#include "gett/core/swizzle.cuh"
 #include "gett/core/vec.cuh"
 #include "gett/ptx/convert.cuh"
 #include "gett/ptx/ldmatrix.cuh"
@@ -25,13 +26,14 @@ template <class Traits> struct WarpMma {
   typedef typename Traits::LoaderTraitsB LoaderTraitsB;
 
   Acc acc_[kMmaM][kMmaN][4];
-  int m0_, n0_, b0_, lane_;  // first row and column of the result, first row of B's tile
+  int m0_, n0_, b0_, lane_, batch_;  // first row and column of the result, first row of B's tile
 
   GETT_DEVICE void init(int warp, int lane, int batch = 0) {
     m0_ = warp % Traits::kWarpsM * kWarpM + batch * Traits::kBlockM;
     n0_ = warp / Traits::kWarpsM * kWarpN;
     b0_ = n0_ + batch * Traits::kBlockN;
     lane_ = lane;
+    batch_ = batch;
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
@@ -42,7 +44,7 @@ template <class Traits> struct WarpMma {
 
   GETT_DEVICE void load_a(Reg (&f)[kMmaM][Core::kRegsA], uint32 tile, int step) {
     typedef typename LoaderTraitsA::Layout L;
-    const int g = lane_ >> 2, t = lane_ & 3;
+    const int g = lane_ >> 2, t = lane_ & 3, bits = batch_bits<LoaderTraitsA::kSpread>(batch_);
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i) {
       const int m = m0_ + i * 16;
@@ -50,10 +52,11 @@ template <class Traits> struct WarpMma {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const int mm = m + g + r * 8, k = step * 4 + t;
-          f[i][r] = ld_shared_f64(tile + (LoaderTraitsA::kMajorK ? L::address(mm, k * 8) : L::address(k, mm * 8)));
+          const uint32 at = LoaderTraitsA::kMajorK ? L::address(mm, k * 8 ^ bits) : L::address(k, mm * 8);
+          f[i][r] = ld_shared_f64(tile + at);
         }
       } else if constexpr (LoaderTraitsA::kMajorK) {
-        ldmatrix4(f[i], tile + L::address(m + (lane_ & 15), step * 32 + (lane_ >> 4) * 16));
+        ldmatrix4(f[i], tile + L::address(m + (lane_ & 15), step * 32 + (lane_ >> 4) * 16 ^ bits));
       } else if constexpr (kE == 2) {
         const int k = step * 16 + (lane_ & 7) + (lane_ >> 4) * 8;
         ldmatrix4_trans(f[i], tile + L::address(k, (m + ((lane_ >> 3) & 1) * 8) * 2));
@@ -71,12 +74,12 @@ template <class Traits> struct WarpMma {
 
   GETT_DEVICE void load_b(Reg (&f)[kMmaN][Core::kRegsB], uint32 tile, int step) {
     typedef typename LoaderTraitsB::Layout L;
-    const int g = lane_ >> 2, t = lane_ & 3;
+    const int g = lane_ >> 2, t = lane_ & 3, bits = batch_bits<LoaderTraitsB::kSpread>(batch_);
     if constexpr (kE == 8) {
 #pragma unroll
       for (int j = 0; j < kMmaN; ++j) {
         const int n = b0_ + j * 8 + g, k = step * 4 + t;
-        f[j][0] = ld_shared_f64(tile + (LoaderTraitsB::kMajorK ? L::address(n, k * 8) : L::address(k, n * 8)));
+        f[j][0] = ld_shared_f64(tile + (LoaderTraitsB::kMajorK ? L::address(n, k * 8 ^ bits) : L::address(k, n * 8)));
       }
     } else if constexpr (kE == 4 && !LoaderTraitsB::kMajorK) {
 #pragma unroll
@@ -90,7 +93,8 @@ template <class Traits> struct WarpMma {
         uint32 r[4];
         const int n = b0_ + j * 8;
         if constexpr (LoaderTraitsB::kMajorK) {
-          ldmatrix4(r, tile + L::address(n + (lane_ & 7) + (lane_ >> 4) * 8, step * 32 + ((lane_ >> 3) & 1) * 16));
+          const int byte = step * 32 + ((lane_ >> 3) & 1) * 16 ^ bits;
+          ldmatrix4(r, tile + L::address(n + (lane_ & 7) + (lane_ >> 4) * 8, byte));
         } else {
           const int k = step * 16 + (lane_ & 15);
           ldmatrix4_trans(r, tile + L::address(k, (n + (lane_ >> 4) * 8) * 2));
@@ -100,7 +104,7 @@ template <class Traits> struct WarpMma {
       if constexpr (kMmaN % 2) {
         const int n = b0_ + (kMmaN - 1) * 8;
         if constexpr (LoaderTraitsB::kMajorK) {
-          ldmatrix2(f[kMmaN - 1], tile + L::address(n + (lane_ & 7), step * 32 + ((lane_ >> 3) & 1) * 16));
+          ldmatrix2(f[kMmaN - 1], tile + L::address(n + (lane_ & 7), step * 32 + ((lane_ >> 3) & 1) * 16 ^ bits));
         } else {
           ldmatrix2_trans(f[kMmaN - 1], tile + L::address(step * 16 + (lane_ & 15), n * 2));
         }

@@ -3,6 +3,7 @@
 // complex one is multiplied as it is, by two multiply-adds where complex numbers take four.
 #pragma once
 #include "gett/core/numeric.cuh"
+#include "gett/core/swizzle.cuh"
 #include "gett/core/vec.cuh"
 
 namespace gett {
@@ -34,11 +35,13 @@ template <class Traits> struct SimtMma {
 
   Sum acc_[kTm][kTn];
   int m0_, n0_, b0_, tm_, tn_;  // first row and column of the result, rows before B's part, place in the warp
+  int batch_;
 
   GETT_DEVICE void init(int warp, int lane, int batch = 0) {
     m0_ = warp % Traits::kWarpsM * kWarpM + batch * Traits::kBlockM;
     n0_ = warp / Traits::kWarpsM * kWarpN;
     b0_ = batch * Traits::kBlockN;
+    batch_ = batch;
     tm_ = lane >> 3;
     tn_ = lane & 7;
 #pragma unroll
@@ -79,9 +82,10 @@ template <class Traits> struct SimtMma {
     typedef typename LoaderTraits::Element Number;
     constexpr int kBytes = sizeof(Number);
     if constexpr (LoaderTraits::kMajorK) {
+      const int byte = k * kBytes ^ batch_bits<LoaderTraits::kSpread>(batch_);
 #pragma unroll
       for (int i = 0; i < kT; ++i) {
-        const auto v = Vec<Number, kKv>::load(tile + LoaderTraits::Layout::address(at(i), k * kBytes));
+        const auto v = Vec<Number, kKv>::load(tile + LoaderTraits::Layout::address(at(i), byte));
 #pragma unroll
         for (int q = 0; q < kKv; ++q) f[i][q] = factor(v.x[q]);
       }

@@ -11,7 +11,8 @@ template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async(uint32 to, 
   if constexpr (Bytes == 16 && !kCached) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(n) : "memory");
   } else {
-    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Bytes), "r"(n) : "memory");
+    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], %2, %3;"
+                 ::"r"(to), "l"(from), "n"(Bytes), "r"(n) : "memory");
   }
 }
 // Copies Bytes without a condition.

@@ -5,8 +5,7 @@ All of it follows from the plan, the operand's boxes and the way in which warps 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 from gett.hw.dtypes import data_type
@@ -15,7 +14,8 @@ from gett.ir.gemm import A, GemmPlan
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Tiling
 from gett.schedule.spec.vectors import operand_dims, row_vector, widest_vector
-from layouts.swizzle import Pattern, SmemLayout, choose_smem, replays
+from gett.schedule.tile.lane_order import LoadedTile, memory_order, store_turns
+from layouts.swizzle import Pattern, SmemLayout, choose_smem
 
 
 def operand_loader(plan: GemmPlan, tensor: int, t: Tiling, tensor_cores: bool) -> CpAsync | RegisterStaged:
@@ -34,25 +34,12 @@ def operand_loader(plan: GemmPlan, tensor: int, t: Tiling, tensor_cores: bool) -
     if vector:
         return CpAsync(group, vector, smem(group))
     vector = widest_vector(plan, tensor, dims)
-    first_step = {"k": 1, "mn": 1, "l": side}
-    steps = [(x.group, x.box, first_step[x.group] * x.prefix) for x in dims]
-    conflicts = {major: _store_conflicts(steps, vector, size, major, smem(major)) for major in ("k", "mn")}
+    order = memory_order(dims, side)
+    tiles = {major: LoadedTile(major, 0, 0, vector, side, t.batches, size, smem(major)) for major in ("k", "mn")}
+    conflicts = {major: store_turns(order, tile) for major, tile in tiles.items()}
     best = min(conflicts, key=lambda major: (conflicts[major], major != group))
     walk = tuple((x.group, x.index) for x in dims)
     return RegisterStaged(best, vector, group, smem(best), walk, max(1, conflicts[best]))
-
-
-def _store_conflicts(dims: Sequence[tuple[str, int, int]], vector: int, size: int, major: str, smem: SmemLayout) -> int:
-    """How often the first warp's store of one element is served, for a walk of (group, box, step) dimensions."""
-    at = []
-    for lane in range(min(32, math.prod(b for _, b, _ in dims) // vector)):
-        rest, place = lane * vector, {"k": 0, "mn": 0}
-        for group, box, step in dims:
-            place["k" if group == "k" else "mn"] += rest % box * step
-            rest //= box
-        row, column = (place["mn"], place["k"]) if major == "k" else (place["k"], place["mn"])
-        at.append(smem.address(row, column * size))
-    return max(replays(at, size), default=0)
 
 
 @lru_cache(maxsize=256)

@@ -1,125 +1,193 @@
-"""The order in which threads visit the accesses of an operand's tile by `cp.async`.
+"""The order in which threads visit an operand's tile by `cp.async`: row by row, or as the operand lies in memory.
 
-Neighbouring lanes should read neighbours in memory: each sector that a warp's copy touches takes shared memory a clock.
-Where a row of the tile holds a few neighbours and the row below it the next ones, lanes pass from row to row.
+L1 serves in one turn what lies in different banks, both where it is read and where it goes. Lanes that go down a
+column of a tensor whose rows are whole lines read one bank: each takes a turn of its own. Copies of 16 bytes pass L1
+by, which then asks L2 for each sector that they touch, and lanes that share one should be neighbours.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from gett.schedule.spec.vectors import TiledDim
 from layouts.rates import SECTOR
-from layouts.swizzle import SmemLayout, replays
+from layouts.swizzle import BANK_BYTES, BANKS, CHUNK, SmemLayout, replays
 
 LANES = 32
 WARPS = 2  # whose accesses are looked at
+BYPASS = 16  # bytes of a copy that passes L1 by
 
 LEAST_GAIN = 2.0
 """How many times fewer clocks make up for places that a thread's first one no longer tells."""
 
 SCATTERED = 16
-"""Clocks of a warp's copy below which rows are kept: the first cache serves warps that ask for the same sectors."""
+"""Clocks of a warp's copy below which rows are kept: six such kernels took 1.04 to 1.34 of their time otherwise."""
 
 
-class LaneOrder(NamedTuple):
-    """So many accesses along a row, in so many rows, before the next ones of the same rows."""
+class OrderDigit(NamedTuple):
+    """A digit of an access's number: how many values it has, and what one adds to the place in the tile."""
 
-    along: int
-    across: int
+    group: str  # "mn", with the batches of a tall tile one below the other, or "k"
+    size: int
+    step: int
+
+
+Order = tuple[OrderDigit, ...]  # fastest digit first, the elements of a vector before all
 
 
 class LoadedTile(NamedTuple):
-    """A tile as a loader sees it: rows along one group, in shared memory and in the accesses' order."""
+    """A tile as a loader sees it: rows along one group, in shared memory."""
 
     major: str  # "k" or "mn", the group along a row
     along: int  # accesses of a row
     across: int  # rows
     vector: int  # elements of an access
     side: int  # rows of M or N of a batch
+    batches: int
     size: int  # bytes of an element
     smem: SmemLayout
 
-    def place(self, order: LaneOrder, access: int) -> tuple[int, int]:
-        """The row of an access, and its number within the row."""
-        lanes, rows = order
-        along = access % lanes + access // (lanes * rows) % (self.along // lanes) * lanes
-        return access // lanes % rows + access // (self.along * rows) * rows, along
+
+class Copy(NamedTuple):
+    """Where an access reads and where it writes: bytes in the operand, and in the tile."""
+
+    source: int
+    to: int
 
 
-def lane_order(dims: Sequence[TiledDim], tile: LoadedTile) -> LaneOrder:
-    """The order whose warps take the fewest clocks; row by row where no other is clearly better.
+def lane_order(dims: Sequence[TiledDim], tile: LoadedTile) -> Order:
+    """The order whose warps take the fewest clocks; none, row by row, where no other is clearly better.
 
     Args:
         dims: What is tiled of the operand, by distance in memory.
         tile: The tile.
     """
-    by_row = LaneOrder(tile.along, 1)
-    if _in_order(dims, tile.vector, tile.size) > 0.75 * _by_row(dims, tile.major, tile.vector, tile.size):
-        return by_row
+    by_row = _by_row(tile, tile.along, 1)
     usual = _clocks(dims, tile, by_row)
     if usual < SCATTERED:
-        return by_row
-    lanes = [n for n in range(1, min(tile.along, LANES) + 1) if tile.along % n == 0]
-    rows = [2**i for i in range(1, 6) if tile.across % 2**i == 0]
-    others = {LaneOrder(n, m): 0.0 for n in lanes for m in rows if n * m <= LANES}
-    for order in others:
-        others[order] = _clocks(dims, tile, order)
-    best = min(others, key=lambda x: (others[x], -x.along), default=by_row)
-    return best if best in others and LEAST_GAIN * others[best] <= usual else by_row
+        return ()
+    if tile.vector * tile.size < BYPASS:
+        others = [memory_order(dims, tile.side)]
+    else:
+        lanes = [n for n in range(1, min(tile.along, LANES) + 1) if tile.along % n == 0]
+        rows = [2**i for i in range(1, 6) if tile.across % 2**i == 0]
+        others = [_by_row(tile, n, m) for n in lanes for m in rows if n * m <= LANES]
+    clocks = {order: _clocks(dims, tile, order) for order in others}
+    best = min(others, key=lambda x: (clocks[x], -x[1].size), default=by_row)
+    return best if best in clocks and LEAST_GAIN * clocks[best] <= usual else ()
 
 
-def _clocks(dims: Sequence[TiledDim], tile: LoadedTile, order: LaneOrder) -> float:
-    """Clocks of shared memory for a warp's copy, in the mean of a tile's first ones: sectors, or stores in turn."""
-    found = [max(_sectors(dims, tile, warp), _stores(tile, warp)) for warp in _warps(tile, order)]
-    return sum(found) / len(found)
+def memory_order(dims: Sequence[TiledDim], side: int) -> Order:
+    """The dimensions as they lie in memory; `side` are the rows of M or N of a batch."""
+    groups = {"k": ("k", 1), "mn": ("mn", 1), "l": ("mn", side)}
+    return tuple(OrderDigit(groups[d.group][0], d.box, groups[d.group][1] * d.prefix) for d in dims)
 
 
-def _warps(tile: LoadedTile, order: LaneOrder) -> Iterator[list[tuple[int, int]]]:
-    """The places of the accesses of a tile's first warps."""
-    total = tile.along * tile.across
-    for first in range(0, min(total, WARPS * LANES), LANES):
-        yield [tile.place(order, access) for access in range(first, min(first + LANES, total))]
+def _by_row(tile: LoadedTile, lanes: int, rows: int) -> Order:
+    """So many accesses along a row, in so many rows, before the next ones of the same rows."""
+    other = "mn" if tile.major == "k" else "k"
+    return (
+        OrderDigit(tile.major, tile.vector, 1),
+        OrderDigit(tile.major, lanes, tile.vector),
+        OrderDigit(other, rows, 1),
+        OrderDigit(tile.major, tile.along // lanes, lanes * tile.vector),
+        OrderDigit(other, tile.across // rows, rows),
+    )
 
 
-def _sectors(dims: Sequence[TiledDim], tile: LoadedTile, warp: Sequence[tuple[int, int]]) -> int:
+def _clocks(dims: Sequence[TiledDim], tile: LoadedTile, order: Order) -> float:
+    """Clocks of L1 for a warp's copies, in the mean of a tile's first warps: of sectors, or of turns."""
+    width, numbers, clocks = tile.vector * tile.size, iter(range(0, elements_of(order), tile.vector)), list[int]()
+    for _ in range(WARPS):
+        if warp := [x for x in _copies(dims, tile, order, islice(numbers, LANES)) if x is not None]:
+            clocks.append(max(_sectors(warp, width), turns(warp, width)))
+    return sum(clocks) / max(1, len(clocks))
+
+
+def elements_of(order: Order) -> int:
+    """Elements that an order visits."""
+    return math.prod(digit.size for digit in order)
+
+
+def _place(order: Order, number: int) -> tuple[int, int]:
+    """Where an element of an order is: of M or N with the batches, and of K."""
+    place = {"k": 0, "mn": 0}
+    for group, size, step in order:
+        place[group] += number % size * step
+        number //= size
+    return place["mn"], place["k"]
+
+
+def _copies(dims: Sequence[TiledDim], tile: LoadedTile, order: Order, numbers: Iterator[int]) -> Iterator[Copy | None]:
+    """The copies that begin at some elements in an order; None in padding."""
+    limits = {g: max((d.prefix * d.box for d in dims if d.group == g), default=1) for g in ("k", "mn", "l")}
+    for number in numbers:
+        mn, k = _place(order, number)
+        at = {"k": k, "mn": mn % tile.side, "l": mn // tile.side}
+        if any(at[group] >= limits[group] for group in at):
+            yield None
+            continue
+        source = sum(at[d.group] // d.prefix % d.box * abs(d.stride) for d in dims)
+        row, column = (mn, k) if tile.major == "k" else (k, mn)
+        yield Copy(source, tile.smem.address(row, column * tile.size))
+
+
+def batch_spread(order: Order, tile: LoadedTile) -> int:
+    """By how many chunks of a row the batches of a tall tile differ in shared memory; 1 where all are alike.
+
+    A warp that reads the same element of neighbouring batches stores to rows that lie whole lines apart: to one bank.
+    Where each batch begins its rows with another chunk, it stores to several.
+    """
+    chunks = tile.smem.row_bytes // CHUNK
+    most = min(BANKS * BANK_BYTES // CHUNK, chunks & -chunks)
+    if tile.major != "k" or tile.batches == 1 or most < 2:
+        return 1
+    return most if 2 * store_turns(order, tile, most) <= store_turns(order, tile) else 1
+
+
+def store_turns(order: Order, tile: LoadedTile, spread: int = 1) -> int:
+    """How often the first warp's store of one element is served, where batches differ by so many chunks."""
+    at = []
+    for number in range(0, min(LANES * tile.vector, elements_of(order)), tile.vector):
+        mn, k = _place(order, number)
+        row, column = (mn, k) if tile.major == "k" else (k, mn)
+        at.append(tile.smem.address(row, column * tile.size ^ mn // tile.side % spread * CHUNK))
+    return max(replays(at, tile.size), default=0)
+
+
+def _sectors(warp: Sequence[Copy], width: int) -> int:
     """Sectors that a warp's copies touch."""
-    touched = set[int]()
-    for row, access in warp:
-        column = access * tile.vector
-        mn, k = (row, column) if tile.major == "k" else (column, row)
-        where = {"k": k, "mn": mn % tile.side, "l": mn // tile.side}
-        at = sum(where[d.group] // d.prefix % d.box * abs(d.stride) for d in dims)
-        touched |= {at // SECTOR, (at + tile.vector * tile.size - 1) // SECTOR}
-    return len(touched)
+    return len({at // SECTOR for copy in warp for at in (copy.source, copy.source + width - 1)})
 
 
-def _stores(tile: LoadedTile, warp: Sequence[tuple[int, int]]) -> int:
-    """How often shared memory takes what a warp's copies bring."""
-    width = tile.vector * tile.size
-    return sum(replays((tile.smem.address(row, access * width) for row, access in warp), width))
+def turns(warp: Sequence[Copy], width: int) -> int:
+    """In how many turns L1 serves a warp's copies of `width` bytes each.
+
+    As many lanes as fill all banks are served together. A lane waits for the next turn where a bank that it writes, or
+    one that it reads of L1, is taken for another word (measured on an H200: 8.0 and 16 to 20 where this counts 8 and
+    16).
+    """
+    words, count = max(1, width // BANK_BYTES), 0
+    for start in range(0, len(warp), BANKS // words):
+        left = list(warp[start : start + BANKS // words])
+        while left:
+            count += 1
+            left = _waiting(left, words, by_l1=width < BYPASS)
+    return count
 
 
-def _by_row(dims: Sequence[TiledDim], major: str, vector: int, size: int) -> float:
-    """About how many sectors a warp touches whose lanes follow rows of the tile, which run along a group."""
-
-    def place(dim: TiledDim) -> tuple[bool, bool, int]:
-        return (dim.group == "k") != (major == "k"), dim.group == "l", dim.prefix
-
-    return _in_order(sorted(dims, key=place), vector, size)
-
-
-def _in_order(dims: Sequence[TiledDim], vector: int, size: int) -> float:
-    """About how many sectors a warp touches whose lanes follow dimensions in this order."""
-    left, span, apart = LANES * vector, size, 1
-    for dim in dims:
-        taken = min(left, dim.box)
-        if abs(dim.stride) <= max(span, SECTOR):  # a run goes on, or shares its sectors with the next
-            span += (taken - 1) * abs(dim.stride)
+def _waiting(lanes: Sequence[Copy], words: int, *, by_l1: bool) -> list[Copy]:
+    """Those of the lanes that one turn does not serve."""
+    read, written, left = dict[int, int](), set[int](), list[Copy]()
+    for lane in lanes:
+        sources = [lane.source // BANK_BYTES + i for i in range(words)] if by_l1 else []
+        places = [(lane.to // BANK_BYTES + i) % BANKS for i in range(words)]
+        if written.isdisjoint(places) and all(read.get(word % BANKS, word) == word for word in sources):
+            read.update((word % BANKS, word) for word in sources)
+            written.update(places)
         else:
-            apart *= taken
-        left //= taken
-        if left <= 1:
-            break
-    return apart * max(1.0, span / SECTOR)
+            left.append(lane)
+    return left
