@@ -224,7 +224,7 @@ def _loader(name: str, load: GroupedLoad, mn: int, k: int) -> str:
     element = cpp_type(load.dtype)
     if load.conj:
         element = element.replace("complex", "conj")
-    constants = {"kMajorK": load.major == "k", "kVec": load.vector}
+    constants = {"kMajorK": load.major == "k", "kVec": load.vector, "kSpread": 1}
     layout = f"gett::SwizzledTile<{_pitch(load, mn, k)}, 0, 0>"
     return struct(f"LoaderTraits{name}", constants, more=[f"typedef {element} Element;", f"typedef {layout} Layout;"])
 

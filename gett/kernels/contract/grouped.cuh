@@ -52,6 +52,7 @@ concept GroupedLoader =
     requires { typename LoaderTraits::Element; } &&  // an element of the operand
     requires { typename LoaderTraits::Layout; } &&   // how the tile lies in shared memory
     requires { LoaderTraits::kMajorK; } &&           // whether rows of the tile run along K
+    requires { LoaderTraits::kSpread; } &&           // 1: a tile has one batch
     requires { LoaderTraits::kVec; };                // elements that a thread copies at once, along a row
 
 template <class MainloopTraits>
