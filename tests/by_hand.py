@@ -10,7 +10,7 @@ from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.legality import can_implement
-from gett.schedule.search.tma import multicast
+from gett.schedule.search.hopper.tma import multicast
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import DmmaTma, Mainloop, Multistage, WgmmaRS, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.schedule import OneTile, PersistentRaster, Schedule, StreamK

@@ -23,16 +23,16 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.fragments import DmmaTmaSearch, WgmmaTf32Search
-from gett.schedule.search.gather import GatherSearch
-from gett.schedule.search.hopper import both_roles
+from gett.schedule.search.hopper.fragments import DmmaTmaSearch, WgmmaTf32Search
+from gett.schedule.search.hopper.gather import GatherSearch
+from gett.schedule.search.hopper.search import both_roles
+from gett.schedule.search.hopper.wgmma_rs import WgmmaRSSearch
+from gett.schedule.search.hopper.wgmma_split import WgmmaSplitCopySearch, WgmmaSplitSearch
+from gett.schedule.search.hopper.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import finer_schedules
 from gett.schedule.search.stream import is_stream, stream_schedule
 from gett.schedule.search.stream_matrix import matrix_schedules as stream_matrix_schedules
-from gett.schedule.search.wgmma_rs import WgmmaRSSearch
-from gett.schedule.search.wgmma_split import WgmmaSplitCopySearch, WgmmaSplitSearch
-from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import Epilogue, RowStore, TmaSource, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.loader import Stationary
 from gett.schedule.spec.schedule import PersistentPanel, Schedule

@@ -20,9 +20,9 @@ from gett.ir.gemm import A, B, D, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.lower import lower_plan, split_modes
 from gett.schedule.search.base import Later, Search, best_schedules
-from gett.schedule.search.fragments import WgmmaTf32Search
-from gett.schedule.search.hopper import HopperSearch
-from gett.schedule.search.wgmma_ss import WgmmaSSSearch
+from gett.schedule.search.hopper.fragments import WgmmaTf32Search
+from gett.schedule.search.hopper.search import HopperSearch
+from gett.schedule.search.hopper.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.hopper_needs import planes, wgmma_takes
 from gett.schedule.spec.loader import Tma

@@ -23,7 +23,7 @@ from gett.jit.compile import compile_kernel
 from gett.runtime.device import CupyHost
 from gett.runtime.driver import load_driver
 from gett.runtime.grouped import GroupedExecutable
-from gett.schedule.search.tma import multicast
+from gett.schedule.search.hopper.tma import multicast
 from gett.schedule.spec.schedule import Schedule
 from tests.gpu.guarded import guarded
 

@@ -17,16 +17,16 @@ from gett.schedule.lower import at_precision
 from gett.schedule.mainloops.stream import LIMITS
 from gett.schedule.rules.rule import first_broken
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.fragments import DmmaTmaSearch, WgmmaTf32Search
-from gett.schedule.search.gather import GatherSearch
-from gett.schedule.search.hopper import Made, both_roles
+from gett.schedule.search.hopper.fragments import DmmaTmaSearch, WgmmaTf32Search
+from gett.schedule.search.hopper.gather import GatherSearch
+from gett.schedule.search.hopper.search import Made, both_roles
+from gett.schedule.search.hopper.wgmma_rs import WgmmaRSSearch
+from gett.schedule.search.hopper.wgmma_split import WgmmaSplitCopySearch, WgmmaSplitSearch
+from gett.schedule.search.hopper.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.packed import packed_schedules
 from gett.schedule.search.stream import is_stream, stream_schedule
 from gett.schedule.search.stream_matrix import matrix_schedules
-from gett.schedule.search.wgmma_rs import WgmmaRSSearch
-from gett.schedule.search.wgmma_split import WgmmaSplitCopySearch, WgmmaSplitSearch
-from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.hopper_needs import dmma_takes, planes, wgmma_takes
 from gett.schedule.spec.schedule import Schedule
 

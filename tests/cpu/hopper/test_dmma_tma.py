@@ -18,8 +18,8 @@ from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.packed import scheduled_plan
 from gett.schedule.rules.rule import Lowered, name_of
 from gett.schedule.search import select
-from gett.schedule.search.fragments import DmmaTmaSearch
-from gett.schedule.search.hopper import both_roles
+from gett.schedule.search.hopper.fragments import DmmaTmaSearch
+from gett.schedule.search.hopper.search import both_roles
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.hopper_needs import leads

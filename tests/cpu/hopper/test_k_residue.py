@@ -16,7 +16,7 @@ from gett.hw.dtypes import wgmma_atom
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.mainloops.hopper import row_bytes
-from gett.schedule.search.hopper_boxes import residue_boxes
+from gett.schedule.search.hopper.boxes import residue_boxes
 from gett.schedule.spec.hopper_needs import valid_k
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.schedule import Schedule

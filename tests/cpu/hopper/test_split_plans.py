@@ -15,8 +15,8 @@ from gett.schedule.legality import can_implement
 from gett.schedule.lower import lower_plan
 from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.mainloops.wgmma_split import TWO_LEADS
+from gett.schedule.search.hopper.tma import OperandMaps
 from gett.schedule.search.select import candidates
-from gett.schedule.search.tma import OperandMaps
 from gett.schedule.spec.hopper_needs import leads
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule

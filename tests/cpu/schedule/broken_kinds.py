@@ -10,11 +10,11 @@ from typing import Any
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.fragments import DmmaTmaSearch, WgmmaTf32Search
-from gett.schedule.search.hopper import both_roles
-from gett.schedule.search.tma import OperandMaps
-from gett.schedule.search.wgmma_rs import WgmmaRSSearch
-from gett.schedule.search.wgmma_split import WgmmaSplitCopySearch, WgmmaSplitSearch
+from gett.schedule.search.hopper.fragments import DmmaTmaSearch, WgmmaTf32Search
+from gett.schedule.search.hopper.search import both_roles
+from gett.schedule.search.hopper.tma import OperandMaps
+from gett.schedule.search.hopper.wgmma_rs import WgmmaRSSearch
+from gett.schedule.search.hopper.wgmma_split import WgmmaSplitCopySearch, WgmmaSplitSearch
 from gett.schedule.spec.epilogue import DsmemExchange, Epilogue, R2SCopy, RowStore, TmaSource, VectorSource, VectorStore
 from gett.schedule.spec.loader import CpAsyncTile, Multicast
 from gett.schedule.spec.mainloop import DmmaTma, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32

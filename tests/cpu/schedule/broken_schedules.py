@@ -10,8 +10,8 @@ from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.hopper import both_roles
-from gett.schedule.search.tma import OperandMaps
+from gett.schedule.search.hopper.search import both_roles
+from gett.schedule.search.hopper.tma import OperandMaps
 from gett.schedule.spec.epilogue import Epilogue, R2SCopy, RowStore, TmaSource, VectorSource, VectorStore
 from gett.schedule.spec.hopper_needs import tensor_map
 from gett.schedule.spec.loader import Stationary, Tma, Transpose

@@ -9,11 +9,11 @@ from functools import lru_cache
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.gather import GatherSearch
-from gett.schedule.search.hopper import HopperSearch, both_roles
+from gett.schedule.search.hopper.gather import GatherSearch
+from gett.schedule.search.hopper.search import HopperSearch, both_roles
+from gett.schedule.search.hopper.wgmma_rs import WgmmaRSSearch
+from gett.schedule.search.hopper.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.stream import is_stream
-from gett.schedule.search.wgmma_rs import WgmmaRSSearch
-from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import RowStore, TmaStore
 from gett.schedule.spec.hopper_needs import wgmma_takes
 from gett.schedule.spec.loader import Stationary, Tma

@@ -11,13 +11,13 @@ from gett.ir.gemm import make_gemm_plan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.lower import at_precision
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.fragments import DmmaTmaSearch, WgmmaTf32Search
-from gett.schedule.search.hopper import HopperSearch, both_roles
+from gett.schedule.search.hopper.fragments import DmmaTmaSearch, WgmmaTf32Search
+from gett.schedule.search.hopper.search import HopperSearch, both_roles
+from gett.schedule.search.hopper.wgmma_split import WgmmaSplitSearch
+from gett.schedule.search.hopper.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import candidates, select_schedule
 from gett.schedule.search.stream import is_stream
-from gett.schedule.search.wgmma_split import WgmmaSplitSearch
-from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 from tests.cases import AWKWARD, Case, Layout, tccg

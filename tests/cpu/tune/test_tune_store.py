@@ -294,7 +294,7 @@ request = gett.network.request.PlanRequest(
 )
 gett.slices.finder.make_plan(request)
 print(json.dumps([m for m in sys.modules if m in (
-    "gett.schedule.search.select", "gett.schedule.search.wgmma_ss", "gett.codegen.render", "gett.jit.nvrtc",
+    "gett.schedule.search.select", "gett.schedule.search.hopper.wgmma_ss", "gett.codegen.render", "gett.jit.nvrtc",
     "gett.jit.compile")]))
 """
 

@@ -14,8 +14,9 @@ from gett.schedule.cost.hopper_units import SS
 from gett.schedule.mainloops.wgmma_ss import stationary_bytes
 from gett.schedule.search import tried as records
 from gett.schedule.search.base import Later
-from gett.schedule.search.hopper import HopperSearch, Loader, Parts, by_map
-from gett.schedule.search.hopper_boxes import residue_boxes
+from gett.schedule.search.hopper.boxes import residue_boxes
+from gett.schedule.search.hopper.parts import Loader, Parts, by_map
+from gett.schedule.search.hopper.search import HopperSearch
 from gett.schedule.search.tried import STAYING
 from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
 from gett.schedule.spec.loader import Stationary

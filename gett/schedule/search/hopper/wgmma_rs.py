@@ -15,8 +15,9 @@ from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.hopper_units import RS
 from gett.schedule.mainloops.wgmma_rs import COPIES, WIDEST_SHARED_A, WIDEST_WITH_C, steps_over_gaps
 from gett.schedule.search import tried as records
-from gett.schedule.search.hopper import HopperSearch, Loader, Parts, by_map
-from gett.schedule.search.tma import OperandMaps
+from gett.schedule.search.hopper.parts import Loader, Parts, by_map
+from gett.schedule.search.hopper.search import HopperSearch
+from gett.schedule.search.hopper.tma import OperandMaps
 from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.loader import Tma

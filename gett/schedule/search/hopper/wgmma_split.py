@@ -14,9 +14,10 @@ from gett.schedule.cost.hopper_units import SPLIT, SPLIT_COPIES
 from gett.schedule.mainloops.wgmma_split import SUMS_OF_A_ROW, TWO_LEADS, least_row, vectors_spill, widest_split
 from gett.schedule.search import tried as records
 from gett.schedule.search.boxing import Weight, cut_group
-from gett.schedule.search.hopper import HopperSearch, Loader, Parts
-from gett.schedule.search.hopper_boxes import k_boxes
-from gett.schedule.search.mixed import MixedSearch
+from gett.schedule.search.hopper.boxes import k_boxes
+from gett.schedule.search.hopper.mixed import MixedSearch
+from gett.schedule.search.hopper.parts import Loader, Parts
+from gett.schedule.search.hopper.search import HopperSearch
 from gett.schedule.spec.hopper_needs import MOST_STAGES, planes, up
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma
 from gett.schedule.spec.mainloop import WgmmaSplit

@@ -1,8 +1,8 @@
 """The one search of the Hopper main loops: tiles that wgmma can multiply, boxes that tensor maps can move, schedules.
 
-Estimates come first, tensor maps for the best of them. Owns how D's store and C's source follow from a tile, and how
-the parts become a `Schedule`. A main loop adds the tiles that are tried and the records of its loop, in a class of its
-own beside this module. Where a tile has no tensor map there is no schedule of it.
+Estimates come first, tensor maps for the best of them. Owns how the parts become a `Schedule`. How D's store and C's
+source follow from a tile is `stores`'. A main loop adds the tiles that are tried and the records of its loop, in a
+class of its own beside this module. Where a tile has no tensor map there is no schedule of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, TypeVar
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
@@ -24,17 +24,17 @@ from gett.schedule.cost.estimate import ROUNDED, Estimate, bounded_split
 from gett.schedule.cost.hopper import RASTER
 from gett.schedule.cost.hopper_bounds import HopperBounds, Sides
 from gett.schedule.cost.hopper_units import LoopCost
-from gett.schedule.cost.staging import Staging
 from gett.schedule.mainloops.hopper import barrier_bytes
 from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.search.base import Later, Search
 from gett.schedule.search.batches import with_batches
-from gett.schedule.search.hopper_boxes import HopperBoxes, k_boxes
-from gett.schedule.search.tma import OperandMaps, c_map, multicast, staged_map
+from gett.schedule.search.hopper.boxes import HopperBoxes, k_boxes
+from gett.schedule.search.hopper.parts import Loader, Parts
+from gett.schedule.search.hopper.stores import epilogue_of, store_beside_parts
+from gett.schedule.search.hopper.tma import OperandMaps, multicast, staged_map
 from gett.schedule.search.tried import Tried
-from gett.schedule.spec.epilogue import Epilogue, RowStore, Store, TmaSource, TmaStore, VectorSource, VectorStore
+from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import parts, up
-from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma
 from gett.schedule.spec.mainloop import Hopper
 from gett.schedule.spec.schedule import (
     PARTS,
@@ -46,29 +46,14 @@ from gett.schedule.spec.schedule import (
     StreamK,
     TileScheduler,
 )
-from gett.schedule.spec.vectors import store_vector
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from layouts.box import Box
 from layouts.modes import unit_mode
 from layouts.rates import L2_LINE
 from layouts.swizzle import CHUNK
-from layouts.tma import TmaMap
 
 Made = TypeVar("Made", bound="HopperSearch")
-Loader = Tma | Gather | CpAsyncTile
 GPC_BLOCKS = 8  # neighbours of a plain grid that lie in one GPC, whose requests for the same lines L2 joins
-
-
-class Parts(NamedTuple):
-    """What the schedules of a tile are made of: its loaders, its epilogue, slices of K and bytes of their sums."""
-
-    tile: WgmmaTile
-    a: Loader
-    b: Loader
-    epilogue: Epilogue
-    slices: int
-    workspace: int
-    order: TileScheduler
 
 
 class HopperSearch(Search[WgmmaTile]):
@@ -294,7 +279,7 @@ class HopperSearch(Search[WgmmaTile]):
                 yield from self.lowered(plain, self.estimate(plain))
             return
         if estimate.stream_k:
-            epilogue = replace(epilogue, store=self.beside_parts(plan, choice, epilogue.store))
+            epilogue = replace(epilogue, store=store_beside_parts(plan, choice, epilogue.store))
         if slices == 1 and epilogue.store.map is None:
             if self.cost.staging(choice).bulk:
                 self.cost.unmapped(choice)
@@ -322,40 +307,7 @@ class HopperSearch(Search[WgmmaTile]):
 
     def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
         """How D is stored and C read, None where the tile needs a tensor map that does not exist."""
-        staging, boxes, added = self.cost.staging(tile), (tile.m.box, tile.n.box), self.plan.contraction.c is not None
-        mapped = staging.bulk and split == 1 and not any(box.flattens for box in boxes)
-        d = staged_map(plan, D, boxes, staging.dense) if mapped else None
-        c = c_map(plan, boxes, staging.dense, d) if added and d is not None else None
-        if (added and d is not None and c is None) or (d is None and (tile.exchange or tile.mma_tile is not None)):
-            return None
-        if d is None or not tile.exchange:
-            source = None if not added else VectorSource() if c is None else TmaSource(c)
-            return Epilogue(self.stores(plan, tile, staging, d, split), source)
-        found = self.cost.exchanged(tile)
-        assert found is not None
-        whole = staged_map(plan, D, (found.m, found.n), replace(staging.dense, row=2 * staging.dense.row))
-        if whole is None:
-            return None
-        vector = store_vector(plan, *boxes)
-        return Epilogue(TmaStore(whole, staging.dense, vector, exchange=found.exchange))
-
-    def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None, split: int) -> Store:
-        """How D leaves: by the tensor map `d`, else row by row or as vectors."""
-        if d is not None:
-            return TmaStore(d, staging.dense, store_vector(plan, tile.m.box, tile.n.box))
-        staged = split == 1 and plan.contraction.c is None
-        vector = store_vector(plan, tile.m.box, tile.n.box, staged=staged)
-        # Single elements also leave where strides or addresses forbid the vectors that the tile itself would allow.
-        row, padded = self.cost.row_of_d(tile) if vector == 1 else staging.row, self.cost.padded(tile)
-        return RowStore(row, padded) if row and split == 1 else VectorStore(vector, padded)
-
-    def beside_parts(self, plan: GemmPlan, tile: WgmmaTile, store: Store) -> Store:
-        """The store of whole tiles beside parts of tiles, whose sums leave as vectors that are not staged."""
-        if store.tma is not None:
-            return replace(store.tma, reuse_mainloop_smem=False)
-        if isinstance(store, VectorStore):
-            return replace(store, vector=store_vector(plan, tile.m.box, tile.n.box))
-        return store
+        return epilogue_of(self.cost, plan, tile, split)
 
     def subtiled(self, plan: GemmPlan, parts: Parts, made: Schedule) -> Schedule:
         """The schedule, or the one that stages D's tile in parts where few stages have room beside the whole tile."""
@@ -439,10 +391,3 @@ class HopperSearch(Search[WgmmaTile]):
 def both_roles(kind: type[Made], plan: GemmPlan, facts: ArchFacts) -> Sequence[Made]:
     """A search for either assignment of roles to A and B."""
     return [kind(plan, facts, swap_ab) for swap_ab in (False, True)]
-
-
-def by_map(a: Loader, b: Loader) -> tuple[Tma, Tma]:
-    """The loaders of A and B, both by tensor map."""
-    assert a.tma is not None
-    assert b.tma is not None
-    return a.tma, b.tma

@@ -13,7 +13,8 @@ from gett.schedule.cost.hopper_units import DMMA, TF32
 from gett.schedule.mainloops.dmma_tma import LEADS_COMPLEX, dmma_registers
 from gett.schedule.mainloops.wgmma_tf32 import WIDEST_TRANSPOSED, tf32_registers
 from gett.schedule.search import tried as records
-from gett.schedule.search.hopper import HopperSearch, Loader, by_map
+from gett.schedule.search.hopper.parts import Loader, by_map
+from gett.schedule.search.hopper.search import HopperSearch
 from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import MOST_STAGES, up
 from gett.schedule.spec.mainloop import DmmaTma, WgmmaTf32

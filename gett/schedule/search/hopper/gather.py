@@ -19,8 +19,8 @@ from gett.schedule.cost.hopper_units import GATHER
 from gett.schedule.rules.gather import GATHERING
 from gett.schedule.search import tried as records
 from gett.schedule.search.boxing import cut_group
-from gett.schedule.search.hopper import Loader
-from gett.schedule.search.mixed import MixedSearch
+from gett.schedule.search.hopper.mixed import MixedSearch
+from gett.schedule.search.hopper.parts import Loader
 from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaSS

@@ -12,7 +12,8 @@ from itertools import product
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.rules.gather import REACH
-from gett.schedule.search.hopper import HopperSearch, Loader
+from gett.schedule.search.hopper.parts import Loader
+from gett.schedule.search.hopper.search import HopperSearch
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
