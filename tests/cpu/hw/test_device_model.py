@@ -115,7 +115,7 @@ def test_estimates_follow_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_field_of_a_record_is_read() -> None:
     """A field that no cost model and no search reads would be measured for nothing."""
     root = Path(__file__).parents[3]
-    files = [*(root / "gett/schedule/cost").glob("*.py"), *(root / "gett/schedule/search").glob("*.py")]
+    files = [*(root / "gett/schedule/cost").rglob("*.py"), *(root / "gett/schedule/search").rglob("*.py")]
     others = root / "gett/schedule/grouped.py", root / "layouts/rates.py"
     trees = [ast.parse(path.read_text()) for path in (*files, *others)]
     read = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
