@@ -137,7 +137,7 @@ def test_one_instruction_sums_32_bytes_of_k() -> None:
 def test_searches_and_cost_models_name_no_type() -> None:
     """What they ask of a type is in its row."""
     root = Path(__file__).parents[3] / "gett/schedule"
-    for path in (p for part in ("search", "cost", "spec") for p in sorted((root / part).glob("*.py"))):
+    for path in (p for part in ("search", "cost", "spec") for p in sorted((root / part).rglob("*.py"))):
         texts = (node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant))
         assert not set(texts) & (set(DTYPES) | set(TENSOR_TYPES)), path.name
 
