@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gett.codegen.multistage import loaded_tile, operand_walk
+from gett.codegen.multistage import loading
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.vectors import operand_dims
-from gett.schedule.tile.lane_order import Order, batch_spread, memory_order
+from gett.schedule.tile.lane_order import Order, memory_order
 
 Asked = Callable[[GemmPlan, Schedule, int], bool]  # whether a schedule loads an operand in the way that is tested
 Shape = tuple[int, ...]
@@ -22,13 +22,11 @@ def loader(s: Schedule, tensor: int) -> CpAsync | RegisterStaged:
 
 
 def order_of(plan: GemmPlan, s: Schedule, tensor: int) -> Order:
-    return operand_walk(plan, tensor, loader(s, tensor), s.tiling)
+    return loading(plan, tensor, loader(s, tensor), s.tiling).walk
 
 
 def batches_differ(plan: GemmPlan, s: Schedule, tensor: int) -> bool:
-    load = loader(s, tensor)
-    tile = loaded_tile(load, s.tiling, s.tiling.shape[tensor], plan.size(tensor))
-    return isinstance(load, RegisterStaged) and batch_spread(order_of(plan, s, tensor), tile) > 1
+    return loading(plan, tensor, loader(s, tensor), s.tiling).spread > 1
 
 
 def in_memory_order(plan: GemmPlan, s: Schedule, tensor: int) -> bool:

@@ -7,6 +7,7 @@ index functions is made of strings.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from gett.codegen.common import (
     REDUCE_BLOCKS,
@@ -77,10 +78,8 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
     else:
         k_strides = strides_of(plan, plan.k, {"a": A, "b": B})
         k_struct, k = k_box_index(t.k, t.shape[2], k_strides, table)
-    walks = (
-        *walk_function(operand_walk(plan, A, loop.a, t), "a"),
-        *walk_function(operand_walk(plan, B, loop.b, t), "b"),
-    )
+    loads = loading(plan, A, loop.a, t), loading(plan, B, loop.b, t)
+    walks = (*walk_function(loads[0].walk, "a"), *walk_function(loads[1].walk, "b"))
     order = store_order(plan, schedule)
     index = "\n".join(
         [
@@ -106,7 +105,7 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
     mainloop, mma = ("mma_sync", "WarpMma") if loop.tensor_cores else ("simt", "SimtMma")
     text = (
         f'#include "gett/kernel/multistage_gemm.cuh"\n#include "gett/mainloop/{mainloop}.cuh"\n\n{params}\n'
-        f"{op_struct(contraction)}{_traits(plan, schedule, order)}\n{smem_struct(s, places)}\n"
+        f"{op_struct(contraction)}{_traits(plan, schedule, order, loads)}\n{smem_struct(s, places)}\n"
         f"struct Index {{\n{index}\n}};\n\n"
         "typedef gett::BatchedIndex<EpilogueTraits, Index, (TileShape::kBatch > 1)> Offsets;\n"
         f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
@@ -136,33 +135,36 @@ def _batches(plan: GemmPlan, tiling: Tiling, tensors: dict[str, int], table: Par
     return f"{struct}\n{function.to_cpp()}"
 
 
-def _unpack(
-    name: str, order: Sequence[tuple[str, int]], m: tuple[str, Box], n: tuple[str, Box], batches: Box | None, rows: int
-) -> Function:
-    """From a position in the order of a tensor's dimensions, (group, number), to the row and column of a tall tile.
+def unpack_d(t: Tiling, order: Sequence[tuple[str, int]]) -> Function:
+    """From a position in D's order, of dimensions (group, number), to the row and column of a tall tile.
 
     Row `batch * rows + m` of it is row m of a batch (`gett/kernels/core/batched.cuh`).
     """
-    boxes = {m[0]: ("m", m[1], 1), n[0]: ("n", n[1], 1)} | ({} if batches is None else {"l": ("m", batches, rows)})
+    boxes = {"m": ("m", t.m, 1), "n": ("n", t.n, 1)} | ({} if t.l is None else {"l": ("m", t.l, t.shape[0])})
     digits = []
     for group, i in order:
         output, box, step = boxes[group]
         digits.append((box.dims[i].box, {output: step * box.prefix(i)}))
-    return unpack(name, digits)
+    return unpack("idx2crd_d", digits)
 
 
-def unpack_d(t: Tiling, order: Sequence[tuple[str, int]]) -> Function:
-    """From a position in D's order to the row and column of the tile."""
-    return _unpack("idx2crd_d", order, ("m", t.m), ("n", t.n), t.l, t.shape[0])
+class Loading(NamedTuple):
+    """What follows of an operand's loader from a plan and a tiling."""
+
+    tile: LoadedTile
+    walk: Order  # the order in which threads visit the operand, by elements; none where they do so row by row
+    spread: int  # chunks by which batches differ in shared memory, 1 where they do not
 
 
-def operand_walk(plan: GemmPlan, tensor: int, loader: CpAsync | RegisterStaged, t: Tiling) -> Order:
-    """The order in which threads visit an operand, by elements; none where they do so row by row."""
+def loading(plan: GemmPlan, tensor: int, loader: CpAsync | RegisterStaged, t: Tiling) -> Loading:
+    """How the threads of a kernel visit operand A or B, and where they put it."""
     dims, side = operand_dims(plan, tensor, t.m if tensor == A else t.n, t.k, t.l), t.shape[tensor]
+    tile = LoadedTile(loader.major, loader.vector, side, t.batches, plan.size(tensor), loader.smem)
     if isinstance(loader, CpAsync):
-        return lane_order(dims, loaded_tile(loader, t, side, plan.size(tensor)))
+        return Loading(tile, lane_order(dims, tile), 1)
     placed = {(dim.group, dim.index): dim for dim in dims}
-    return memory_order([placed[x] for x in loader.walk], side)
+    walk = memory_order([placed[x] for x in loader.walk], side)
+    return Loading(tile, walk, batch_spread(walk, tile))
 
 
 def walk_function(walk: Order, name: str) -> list[Function]:
@@ -171,15 +173,13 @@ def walk_function(walk: Order, name: str) -> list[Function]:
     return [unpack(f"idx2crd_{name}", digits)] if walk else []
 
 
-def place_steps(
-    loader: CpAsync | RegisterStaged, tile: LoadedTile, walk: Order, threads: int, spread: int
-) -> tuple[int, int]:
+def place_steps(loader: CpAsync | RegisterStaged, load: Loading, threads: int) -> tuple[int, int]:
     """Rows and bytes of a row in shared memory between places that the first one of a thread tells.
 
     They are those of neighbours in a vector through registers, or of a thread's copies by `cp.async`. Both are 0 where
     the first place does not tell the others.
     """
-    s = loader.smem
+    s, (tile, walk, spread) = loader.smem, load
     if isinstance(loader, CpAsync):
         step, left = divmod(threads, tile.along)
         return (step, 0) if not left and not walk and s.is_steady(step, lacked=step & (step - 1) == 0) else (0, 0)
@@ -200,12 +200,11 @@ def _loader(
     box_mn: Box,
     element: str,
     cached: bool,
-    walk: Order,
-    spread: int,
+    load: Loading,
     steps: tuple[int, int],
 ) -> tuple[Constants, list[str]]:
     """What an operand's loader is told: constants, then the types of its elements and of the layout of its tile."""
-    s = loader.smem
+    s, walk = loader.smem, load.walk
     # Whether the elements of a vector are neighbours in a shared-memory row.
     row = bool(walk) and walk[0].group == loader.major and walk[0].step == 1 and walk[0].size % loader.vector == 0
     constants = {
@@ -217,21 +216,13 @@ def _loader(
         "kRowStep": steps[0],
         "kByteStep": steps[1],
         "kWalked": bool(walk),
-        "kSpread": spread,
+        "kSpread": load.spread,
         "kZeroFill": tiling.k.size < tiling.shape[2],
         "kCached": cached,
         "kTileElements": elements_of(walk) if walk else tiling.k.size * box_mn.size * tiling.batches,
     }
     layout = f"gett::SwizzledTile<{s.pitch}, {s.mask}, {s.shift}>"
     return constants, [f"typedef {element} Element;", f"typedef {layout} Layout;"]
-
-
-def loaded_tile(loader: CpAsync | RegisterStaged, tiling: Tiling, side: int, size: int) -> LoadedTile:
-    """An operand's tile as its loader sees it; `side` are rows of M or N of a batch, `size` an element's bytes."""
-    tall, depth = side * tiling.batches, tiling.shape[2]
-    along, across = (depth, tall) if loader.major == "k" else (tall, depth)
-    accesses, vector = along // loader.vector, loader.vector
-    return LoadedTile(loader.major, accesses, across, vector, side, tiling.batches, size, loader.smem)
 
 
 def _is_cached(plan: GemmPlan, schedule: Schedule, tensor: int) -> bool:
@@ -245,17 +236,17 @@ def _is_cached(plan: GemmPlan, schedule: Schedule, tensor: int) -> bool:
     return times >= FEWEST_READS and read <= arch_facts(schedule.arch).smem_per_sm
 
 
-def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]) -> str:
+def _traits(
+    plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]], loads: tuple[Loading, Loading]
+) -> str:
     """The traits of a kernel's parts."""
     t, loop = schedule.tiling, schedule.multistage
     loaders = []
-    elements = factor_types(plan)
-    for tensor, loader, box, element in zip((A, B), (loop.a, loop.b), (t.m, t.n), elements, strict=True):
+    sides = zip((A, B), (loop.a, loop.b), (t.m, t.n), factor_types(plan), loads, strict=True)
+    for tensor, loader, box, element, load in sides:
         name, cached = "AB"[tensor], _is_cached(plan, schedule, tensor)
-        walk, tile = operand_walk(plan, tensor, loader, t), loaded_tile(loader, t, t.shape[tensor], plan.size(tensor))
-        spread = batch_spread(walk, tile) if loader.through_registers else 1
-        steps = place_steps(loader, tile, walk, schedule.threads, spread)
-        constants, types = _loader(loader, t, box, element, cached, walk, spread, steps)
+        steps = place_steps(loader, load, schedule.threads)
+        constants, types = _loader(loader, t, box, element, cached, load, steps)
         loaders.append(struct(f"LoaderTraits{name}", constants, more=types).rstrip().replace("\n", "\n  "))
     mainloop = {
         "kStages": loop.stages,

@@ -13,12 +13,12 @@ import numpy as np
 
 from gett.codegen.common import store_order, strides_of
 from gett.codegen.index import ParamTable
-from gett.codegen.multistage import flattened_k, loaded_tile, operand_walk, place_steps, unpack_d, walk_function
+from gett.codegen.multistage import flattened_k, loading, place_steps, unpack_d, walk_function
 from gett.codegen.tiles import GroupIndex, group_index, k_box_index, k_table_index
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Schedule, Tiling
-from gett.schedule.tile.lane_order import Order, batch_spread, elements_of
+from gett.schedule.tile.lane_order import Order, elements_of
 from layouts.box import Box
 from layouts.modes import Strided
 
@@ -117,11 +117,9 @@ class Walk:
         mns = self.tall(group, tensor, tile_mn, tile_l)
         landed: set[tuple[int, int]] = set()
         starts: list[int] = []  # places of copies
-        walk = operand_walk(plan, number, loader, s.tiling)
-        accesses = self._accesses(loader, s.tiling, block_mn, walk)
-        tile = loaded_tile(loader, s.tiling, block_mn, size)
-        spread = batch_spread(walk, tile) if loader.through_registers else 1
-        steps = place_steps(loader, tile, walk, s.threads, spread)
+        load = loading(plan, number, loader, s.tiling)
+        accesses = self._accesses(loader, s.tiling, block_mn, load.walk)
+        steps = place_steps(loader, load, s.threads)
         for elements in accesses:
             offsets = []
             for mn, k in elements:
@@ -130,8 +128,7 @@ class Walk:
                 at_mn, at_k = mns[mn], ks[k]
                 offsets.append(None if at_mn is None or at_k is None else at_mn + at_k)
             self._check_vector(offsets, loader.vector * size, operand.alignment, size)
-            rows = [e if loader.major == "k" else e[::-1] for e in elements]
-            at = [self._address(loader, spread, block_mn, row, column * size) for row, column in rows]
+            at = [load.tile.address(mn, k, load.spread) for mn, k in elements]
             assert all(x >= 0 and x + size <= loader.smem.bytes and x % size == 0 for x in at)
             if isinstance(loader, CpAsync):
                 assert [x - at[0] for x in at] == [i * size for i in range(loader.vector)]
@@ -148,11 +145,6 @@ class Walk:
             for k in range(block_k):
                 assert (mn, k) in landed or mns[mn] is None or ks[k] is None
         return len(accesses)
-
-    @staticmethod
-    def _address(loader: CpAsync | RegisterStaged, spread: int, side: int, row: int, byte: int) -> int:
-        """Where a byte of a row lies, in tiles whose batches differ by so many chunks."""
-        return loader.smem.address(row, byte ^ row // side % spread * 16 if loader.major == "k" else byte)
 
     @staticmethod
     def _accesses(

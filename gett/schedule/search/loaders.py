@@ -35,7 +35,7 @@ def operand_loader(plan: GemmPlan, tensor: int, t: Tiling, tensor_cores: bool) -
         return CpAsync(group, vector, smem(group))
     vector = widest_vector(plan, tensor, dims)
     order = memory_order(dims, side)
-    tiles = {major: LoadedTile(major, 0, 0, vector, side, t.batches, size, smem(major)) for major in ("k", "mn")}
+    tiles = {major: LoadedTile(major, vector, side, t.batches, size, smem(major)) for major in ("k", "mn")}
     conflicts = {major: store_turns(order, tile) for major, tile in tiles.items()}
     best = min(conflicts, key=lambda major: (conflicts[major], major != group))
     walk = tuple((x.group, x.index) for x in dims)

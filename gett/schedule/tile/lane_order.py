@@ -42,13 +42,22 @@ class LoadedTile(NamedTuple):
     """A tile as a loader sees it: rows along one group, in shared memory."""
 
     major: str  # "k" or "mn", the group along a row
-    along: int  # accesses of a row
-    across: int  # rows
     vector: int  # elements of an access
     side: int  # rows of M or N of a batch
     batches: int
     size: int  # bytes of an element
     smem: SmemLayout
+
+    @property
+    def along(self) -> int:
+        """Accesses of a row."""
+        return self.smem.row_bytes // (self.vector * self.size)
+
+    def address(self, mn: int, k: int, spread: int = 1) -> int:
+        """Where an element lies in shared memory, where batches of K-major tiles differ by so many chunks."""
+        if self.major == "k":
+            return self.smem.address(mn, k * self.size ^ mn // self.side % spread * CHUNK)
+        return self.smem.address(k, mn * self.size)
 
 
 class Copy(NamedTuple):
@@ -73,11 +82,11 @@ def lane_order(dims: Sequence[TiledDim], tile: LoadedTile) -> Order:
         others = [memory_order(dims, tile.side)]
     else:
         lanes = [n for n in range(1, min(tile.along, LANES) + 1) if tile.along % n == 0]
-        rows = [2**i for i in range(1, 6) if tile.across % 2**i == 0]
+        rows = [2**i for i in range(1, 6) if tile.smem.rows % 2**i == 0]
         others = [_by_row(tile, n, m) for n in lanes for m in rows if n * m <= LANES]
     clocks = {order: _clocks(dims, tile, order) for order in others}
-    best = min(others, key=lambda x: (clocks[x], -x[1].size), default=by_row)
-    return best if best in clocks and LEAST_GAIN * clocks[best] <= usual else ()
+    best = min(others, key=lambda x: (clocks[x], -x[1].size), default=None)
+    return best if best is not None and LEAST_GAIN * clocks[best] <= usual else ()
 
 
 def memory_order(dims: Sequence[TiledDim], side: int) -> Order:
@@ -94,7 +103,7 @@ def _by_row(tile: LoadedTile, lanes: int, rows: int) -> Order:
         OrderDigit(tile.major, lanes, tile.vector),
         OrderDigit(other, rows, 1),
         OrderDigit(tile.major, tile.along // lanes, lanes * tile.vector),
-        OrderDigit(other, tile.across // rows, rows),
+        OrderDigit(other, tile.smem.rows // rows, rows),
     )
 
 
@@ -131,8 +140,7 @@ def _copies(dims: Sequence[TiledDim], tile: LoadedTile, order: Order, numbers: I
             yield None
             continue
         source = sum(at[d.group] // d.prefix % d.box * abs(d.stride) for d in dims)
-        row, column = (mn, k) if tile.major == "k" else (k, mn)
-        yield Copy(source, tile.smem.address(row, column * tile.size))
+        yield Copy(source, tile.address(mn, k))
 
 
 def batch_spread(order: Order, tile: LoadedTile) -> int:
@@ -150,12 +158,8 @@ def batch_spread(order: Order, tile: LoadedTile) -> int:
 
 def store_turns(order: Order, tile: LoadedTile, spread: int = 1) -> int:
     """How often the first warp's store of one element is served, where batches differ by so many chunks."""
-    at = []
-    for number in range(0, min(LANES * tile.vector, elements_of(order)), tile.vector):
-        mn, k = _place(order, number)
-        row, column = (mn, k) if tile.major == "k" else (k, mn)
-        at.append(tile.smem.address(row, column * tile.size ^ mn // tile.side % spread * CHUNK))
-    return max(replays(at, tile.size), default=0)
+    first = range(0, min(LANES * tile.vector, elements_of(order)), tile.vector)
+    return max(replays((tile.address(*_place(order, x), spread) for x in first), tile.size), default=0)
 
 
 def _sectors(warp: Sequence[Copy], width: int) -> int:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gett.codegen.common import reduce_rows, strides_of
 from gett.codegen.index import ParamTable
-from gett.codegen.multistage import operand_walk
+from gett.codegen.multistage import loading
 from gett.codegen.params import ALPHA, BETA
 from gett.codegen.render import render_kernel
 from gett.codegen.tiles import Strides, batch_index, d_order, d_unpack, group_index, k_box_index, k_table_index
@@ -187,7 +187,7 @@ def test_a_kernel_uses_the_slots_that_it_packs(name: str, case: Case, dtype: str
         if schedule.tiling.l is not None:
             wanted |= {f"l_{x}" for x in ("ok", "a", "b", "d", "c")}
         loaders = {"a": schedule.multistage.a, "b": schedule.multistage.b}
-        walks = {x: operand_walk(plan, "ab".index(x), load, schedule.tiling) for x, load in loaders.items()}
+        walks = {x: loading(plan, "ab".index(x), load, schedule.tiling).walk for x, load in loaders.items()}
         assert all(walks[x] for x, load in loaders.items() if isinstance(load, RegisterStaged))
         wanted |= {f"idx2crd_{x}" for x, walk in walks.items() if walk}
         assert functions == wanted

@@ -25,7 +25,7 @@ def dim(group: str, index: int, box: int, stride: int, prefix: int = 1) -> Tiled
 def tile(along: int, across: int, vector: int, size: int, gap: int = 0) -> LoadedTile:
     """Rows along M, with so many bytes between them."""
     row = along * vector * size
-    return LoadedTile("mn", along, across, vector, along * vector, 1, size, SmemLayout(across, row, row + gap, 0, 0))
+    return LoadedTile("mn", vector, along * vector, 1, size, SmemLayout(across, row, row + gap, 0, 0))
 
 
 def column(stride: int, width: int) -> list[Copy]:
@@ -114,7 +114,7 @@ def test_lanes_that_pass_l1_by_pass_from_row_to_row() -> None:
 
 def batched(side: int, k: int, size: int) -> LoadedTile:
     """Eight batches one below the other, rows along K."""
-    return LoadedTile("k", 0, 0, 1, side, 8, size, SmemLayout(8 * side, k * size, k * size, 3, 1))
+    return LoadedTile("k", 1, side, 8, size, SmemLayout(8 * side, k * size, k * size, 3, 1))
 
 
 def test_neighbouring_batches_begin_with_different_chunks() -> None:
