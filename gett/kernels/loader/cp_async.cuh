@@ -7,19 +7,22 @@
 // different banks, in memory and in shared memory. Lanes that read the same place of many lines take a turn each.
 #pragma once
 #include "gett/core/halfwords.cuh"
-#include "gett/core/index.cuh"
-#include "gett/core/swizzle.cuh"
+#include "gett/loader/tile_place.cuh"
 #include "gett/ptx/cp_async.cuh"
 #include "gett/ptx/opaque.cuh"
 
 namespace gett {
 
-template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
-  typedef typename Traits::Params Params;
-  static constexpr int kBlockMN = kIsA ? Traits::kBlockM : Traits::kBlockN;
+template <class Traits, class Index, bool kIsA> struct CpAsyncLoader : TilePlace<Traits, Index, kIsA> {
+  typedef TilePlace<Traits, Index, kIsA> Place;
+  typedef typename Place::Params Params;
+  typedef typename Place::LoaderTraits LoaderTraits;
+  typedef typename Place::Element Element;
+  using Place::k_of;
+  using Place::kBlockMN;
+  using Place::kBytes;
+  using Place::place_of;
   static constexpr int kBlockK = Traits::kBlockK;
-  typedef typename LoaderTraitsOf<Traits, kIsA>::type LoaderTraits;
-  typedef typename LoaderTraits::Element Element;
   static constexpr int kVec = LoaderTraits::kVec, kCopy = kVec * int(sizeof(Element));
   static constexpr int kAlong = (LoaderTraits::kVecK ? kBlockK : kBlockMN) / kVec;
   static constexpr int kAcross = LoaderTraits::kVecK ? kBlockMN : kBlockK;
@@ -27,7 +30,6 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   static constexpr int kTotal = kWalked ? LoaderTraits::kTileElements / kVec : kAlong * kAcross;
   static constexpr int kPer = (kTotal + Traits::kThreads - 1) / Traits::kThreads;
   static constexpr bool kEven = kTotal % Traits::kThreads == 0;
-  static constexpr int kBytes = (LoaderTraits::kMajorK ? kBlockMN : kBlockK) * LoaderTraits::Layout::kPitch;
   // Where the same elements are valid in every k-tile, padding is not copied. Along K it is zeroed once. In the free
   // group it leads to rows of the result that are not stored.
   static constexpr bool kFixed = !Traits::kKTable && !Traits::kKRagged;
@@ -48,26 +50,21 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   Halfwords<kKeepsK ? kPer : 1> k_;           // of each access k, or its coordinate along K's ragged dimension
 
   // Where access `v` of the tile begins.
-  static GETT_DEVICE MN idx2crd(const Params& p, int v) {
-    if constexpr (!kWalked) {
-      const int along = v % kAlong * kVec, across = v / kAlong;
-      return LoaderTraits::kVecK ? MN{across, along} : MN{along, across};
-    } else if constexpr (kIsA) {
-      return Index::idx2crd_a(p, v * kVec);
-    } else {
-      return Index::idx2crd_b(p, v * kVec);
-    }
+  static GETT_DEVICE MN begin(const Params& p, int v) {
+    if constexpr (kWalked) return Place::idx2crd(p, v * kVec);
+    const int along = v % kAlong * kVec, across = v / kAlong;
+    return LoaderTraits::kVecK ? MN{across, along} : MN{along, across};
   }
 
   template <class Tile> GETT_DEVICE void init(const Params& p, const Element* base, const Tile& tile, int thread) {
     base_ = base;
     valid_ = 0;
-    if constexpr (kRowStep > 0) first_ = opaque(place_of(idx2crd(p, thread)));
+    if constexpr (kRowStep > 0) first_ = opaque(place_of(begin(p, thread)));
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
       const int v = thread + i * Traits::kThreads;
       bool ok = kEven || v < kTotal;
-      const MN crd = idx2crd(p, kWalked && !ok ? 0 : v);
+      const MN crd = begin(p, kWalked && !ok ? 0 : v);
       const int mn = crd.m, k = crd.n;
       if constexpr (kKeepsPlaces) place_.set(i, place_of(crd) / 4);
       if constexpr (kKeepsK) k_.set(i, k_of(p, crd));
@@ -87,22 +84,15 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
     }
   }
 
-  static GETT_DEVICE uint32 place_of(const MN& at) {
-    const int row = LoaderTraits::kMajorK ? at.m : at.n, column = LoaderTraits::kMajorK ? at.n : at.m;
-    return Layout::address(row, column * int(sizeof(Element)));
-  }
   // The place of access `i`.
   GETT_DEVICE uint32 place(const Params& p, int i, int thread) const {
     if constexpr (kRowStep > 0) return Layout::moved(first_, i * kRowStep);
     if constexpr (kKeepsPlaces) return place_[i] * 4;
-    return place_of(idx2crd(p, thread + i * Traits::kThreads));
+    return place_of(begin(p, thread + i * Traits::kThreads));
   }
-  // What tells whether a k-tile has the k of an access: k in the offset table, else a coordinate.
-  static GETT_DEVICE int k_of(const Params& p, const MN& at) {
-    if constexpr (Traits::kKTable) return at.n; else return Index::k_coord(p, at.n);
-  }
+  // What tells whether a k-tile has the k of access `i`, which is `v` of the tile.
   GETT_DEVICE int k_of(const Params& p, int i, int v) const {
-    if constexpr (kKeepsK) return k_[i]; else return k_of(p, idx2crd(p, v));
+    if constexpr (kKeepsK) return k_[i]; else return k_of(p, begin(p, v));
   }
 
   // Issues the copies of one k-tile; `where` is the k-tile (boxed K) or its slot of the offset table (flattened K).

@@ -7,24 +7,25 @@
 // element.
 #pragma once
 #include "gett/core/halfwords.cuh"
-#include "gett/core/index.cuh"
-#include "gett/core/swizzle.cuh"
 #include "gett/core/vec.cuh"
+#include "gett/loader/tile_place.cuh"
 #include "gett/ptx/opaque.cuh"
 
 namespace gett {
 
-template <class Traits, class Index, bool kIsA> struct RegisterLoader {
-  typedef typename Traits::Params Params;
-  typedef typename LoaderTraitsOf<Traits, kIsA>::type LoaderTraits;
-  typedef typename LoaderTraits::Element Element;
-  static constexpr int kBlockMN = kIsA ? Traits::kBlockM : Traits::kBlockN;
-  static constexpr int kBlockK = Traits::kBlockK;
+template <class Traits, class Index, bool kIsA> struct RegisterLoader : TilePlace<Traits, Index, kIsA> {
+  typedef TilePlace<Traits, Index, kIsA> Place;
+  typedef typename Place::Params Params;
+  typedef typename Place::LoaderTraits LoaderTraits;
+  typedef typename Place::Element Element;
+  using Place::idx2crd;
+  using Place::k_of;
+  using Place::kBytes;
+  using Place::place_of;
   static constexpr int kVec = LoaderTraits::kVec, kE = sizeof(Element);
   static constexpr int kTotal = LoaderTraits::kTileElements / kVec;
   static constexpr int kPer = (kTotal + Traits::kThreads - 1) / Traits::kThreads;
   static constexpr bool kEven = kTotal % Traits::kThreads == 0;
-  static constexpr int kBytes = (LoaderTraits::kMajorK ? kBlockMN : kBlockK) * LoaderTraits::Layout::kPitch;
   static constexpr bool kZeroFill = LoaderTraits::kZeroFill;
   // Whether the validity of an access depends on the k-tile.
   static constexpr bool kNeedK = Traits::kKTable || Traits::kKRagged;
@@ -40,7 +41,7 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
   const Element* base_;
   typename Traits::Offset offset_[kPer];  // bytes
   uint32 valid_;
-  Halfwords<kPlaces> place_;         // element numbers in the stage; unused where sparing
+  Halfwords<kPlaces> place_;        // element numbers in the stage; unused where sparing
   Halfwords<kNeedK ? kPer : 1> k_;  // k, or its coordinate along K's ragged dimension
   enum : bool { kWords = kE < 4 && kVec * kE >= 4 };
   template <bool W, int = 0> struct Pick { typedef Vec<Element, kVec> type; };
@@ -48,18 +49,9 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
   typedef typename Pick<kWords>::type Held;
   Held held_[kPer];
 
-  static GETT_DEVICE MN idx2crd(const Params& p, int i) {
-    if constexpr (kIsA) return Index::idx2crd_a(p, i);
-    else return Index::idx2crd_b(p, i);
-  }
-  static GETT_DEVICE uint32 place_of(const MN& at) {
-    const int row = LoaderTraits::kMajorK ? at.m : at.n, column = LoaderTraits::kMajorK ? at.n : at.m;
-    const int bits = batch_bits<LoaderTraits::kSpread>(at.m / (kBlockMN / Traits::kBatch));
-    return LoaderTraits::Layout::address(row, column * kE ^ bits) / kE;
-  }
   // The place of element `j` of this thread's access `i`.
   GETT_DEVICE uint32 place(const Params& p, int i, int j, int thread) const {
-    if constexpr (kSparing) return place_of(idx2crd(p, (thread + i * Traits::kThreads) * kVec + j));
+    if constexpr (kSparing) return place_of(idx2crd(p, (thread + i * Traits::kThreads) * kVec + j)) / kE;
     return place_[i * kPlacesPerVector + j];
   }
 
@@ -79,7 +71,7 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
 #pragma unroll
       for (int j = 0; j < kPlacesPerVector; ++j) {
         const MN at = idx2crd(p, (in ? v : 0) * kVec + j);
-        if constexpr (!kSparing) place_.set(i * kPlacesPerVector + j, place_of(at));
+        if constexpr (!kSparing) place_.set(i * kPlacesPerVector + j, place_of(at) / kE);
         if (j) continue;
         bool ok = in;
         long long from = 0;
@@ -92,11 +84,7 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
           from = Index::n_b(p, tile, at.m);
           if constexpr (!Traits::kKTable) from += Index::k_b(p, at.n);
         }
-        if constexpr (kNeedK) {
-          uint32 k = uint32(at.n);
-          if constexpr (!Traits::kKTable) k = uint32(Index::k_coord(p, at.n));
-          k_.set(i, k);
-        }
+        if constexpr (kNeedK) k_.set(i, k_of(p, at));
         offset_[i] = opaque(typename Traits::Offset(ok ? from * kE : 0));
         valid_ |= uint32(ok) << i;
       }
