@@ -87,11 +87,14 @@ template <class Params> struct SplitGuard {
   }
 };
 
-// All tiles of a block, in the first pass. A tile is marked instead of stored where the consumers have found it lost.
-template <class Guard> struct FirstTiles {
+// The tiles of a pass: all of a block in the first one, in the second those that are marked, which are made again. A
+// tile of the first is marked instead of stored where the consumers have found it lost.
+template <class Guard> struct TilesOfPass {
   const Guard& guard;
-  GETT_DEVICE bool takes(int) const { return true; }
+  bool again;
+  GETT_DEVICE bool takes(int count) const { return !again || guard.is_marked(count); }
   GETT_DEVICE bool stores(int count) const {
+    if (again) return true;
     const bool skip = ld_shared_u32(guard.skip_at()) != 0;
     __syncwarp();
     if (skip && elect_one()) {
@@ -100,18 +103,6 @@ template <class Guard> struct FirstTiles {
     }
     return !skip;
   }
-};
-// The tiles of the second pass: those that are marked are made again.
-template <class Guard> struct MarkedTiles {
-  const Guard& guard;
-  GETT_DEVICE bool takes(int count) const { return guard.is_marked(count); }
-  GETT_DEVICE bool stores(int) const { return true; }
-};
-// The tiles of the first pass, or those of the second.
-template <class Guard> struct TilesOfPass {
-  const Guard& guard;
-  bool again;
-  GETT_DEVICE bool takes(int count) const { return !again || guard.is_marked(count); }
 };
 
 }  // namespace gett
