@@ -185,6 +185,8 @@ def _epilogue(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
         facts.append(("", "D is staged where the stages were"))
     if store.subtiles > 1:
         facts.append(("", f"D is staged in {store.subtiles} parts, {store.buffers} at a time"))
+    elif store.buffers > 1:
+        facts.append(("", "D's tiles are staged in two buffers by turns"))
     if store.exchange is not None:
         facts.append(("", "two blocks of a cluster exchange halves of their tiles"))
     return facts

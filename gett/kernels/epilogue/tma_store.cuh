@@ -45,13 +45,14 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
   // The staged tile, and behind it the one that is put together from two blocks' halves.
   static constexpr int kExchangedOffset = (Staged::kBytes + 1023) / 1024 * 1024;
   static constexpr int kTileBytes = Exchange::kOn ? kExchangedOffset + Staged::kBytes : Staged::kBytes;
-  // Parts of the tile, staged one after the other in so many buffers.
+  // Parts of the tile, staged one after the other in so many buffers. Whole tiles take turns in two of them.
   static constexpr int kSubtiles = Traits::kSubtiles, kSubtileBuffers = Traits::kSubtileBuffers;
-  static_assert(kSubtiles % kSubtileBuffers == 0, "each tile begins with the first buffer");
+  static constexpr bool kTurns = kSubtiles == 1 && kSubtileBuffers == 2;
+  static_assert(kTurns || kSubtiles % kSubtileBuffers == 0, "each tile begins with the first buffer");
   // What a staging buffer takes of shared memory; slices are not staged.
   static constexpr int kBytes = Scheduler::kSplit ? 0 : kTileBytes * kSubtileBuffers;
 
-  // The mbarrier of the staging buffer: it may be written, or C has arrived there.
+  // The mbarrier of the staging buffers: the next one may be written, or C has arrived there.
   uint32 free_, phase_ = 0;
 
   GETT_DEVICE TmaStore(char* base, uint32 free, int thread, int group) : Base(base, thread, group), free_(free) {}
@@ -72,6 +73,12 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
 
   GETT_DEVICE int group() const { return Traits::kPingPong ? barrier_ - NamedBarrier::kTile : 0; }
 
+  // Waits until the next buffer is free.
+  GETT_DEVICE void wait_free() {
+    mbarrier_wait(free_, phase_);
+    phase_ ^= 1;
+  }
+
   // The same of scaled sums.
   GETT_DEVICE void store_whole(const Params& p, const TileId& id, const Op& op, Acc (&acc)[Base::kMmaM][Base::kN / 2],
                                int block, int lane, int rows, int mma_tile) {
@@ -81,8 +88,7 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
         sync();  // all have read the stages, where the tile is staged
         if constexpr (Exchange::kOn) Exchange::arrive_ready(free_, thread_);
       } else if (mma_tile == 0) {
-        mbarrier_wait(free_, phase_);
-        phase_ ^= 1;
+        wait_free();
       }
     } else {
       if (thread_ == 0) tma_store_wait_read<0>();
@@ -91,13 +97,14 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
     if constexpr (kStoreWarp && Traits::kRepairs) {
       if (this->skip_) st_shared(this->skip_at_, {1u});
     }
+    char* const base = kTurns ? base_ + (phase_ ^ 1) * kTileBytes : base_;
     // All of C is read before D is written over it: else each load would wait behind a store.
     if constexpr (Traits::kSourceC == kSourceTma) {
       if (op.reads_source())
-        this->template copy<Traits>(p, acc, base_, block, lane, rows, AddStagedSource<Traits>{op});
+        this->template copy<Traits>(p, acc, base, block, lane, rows, AddStagedSource<Traits>{op});
       Base::finish_sums(p, id, acc, block, lane, rows);
     }
-    this->template copy<Traits>(p, acc, base_, block, lane, rows, StoreStaged<Traits>());
+    this->template copy<Traits>(p, acc, base, block, lane, rows, StoreStaged<Traits>());
     if (Traits::kMmaTilesPerStoreTile > 1 && mma_tile + 1 < Traits::kMmaTilesPerStoreTile) return;
     if constexpr (Exchange::kOn) {
       sync();
@@ -126,8 +133,7 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
       for (int i = 0; i < Base::kMmaM; ++i)
 #pragma unroll
         for (int j = 0; j < kSums; ++j) part[i][j] = acc[i][q * kSums + j];
-      mbarrier_wait(free_, phase_);
-      phase_ ^= 1;
+      wait_free();
       if constexpr (Traits::kRepairs) {
         if (q == 0 && this->skip_) st_shared(this->skip_at_, {1u});
       }
@@ -145,10 +151,11 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
   }
 
   // The store warp of `group`: for each of its tiles it frees the staging buffer, or has C brought there. It waits
-  // until the tile is staged, and stores it. So consumers need not compute where a tile lies.
+  // until the tile is staged, and stores it. So consumers need not compute where a tile lies. `turn` is the buffer that
+  // comes next where there are two.
   template <class Tiles>
   static GETT_DEVICE void store_loop(const Params& p, uint32 staged, uint32 free, int group, int lane,
-                                     const Tiles& tiles) {
+                                     const Tiles& tiles, uint32& turn) {
     int count = Scheduler::kParts;  // parts of tiles leave by the consumers
     const Op op(p);
     WorkTilePrefetch<Scheduler, typename Index::StoreCoords> prefetch;
@@ -161,24 +168,27 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
       const auto coords = from_lane(prefetch.found_, own % 32);
       // A surplus block of a cluster stages a tile that does not exist.
       const bool exists = Scheduler::kSize == 1 || Scheduler::exists(p, from_lane(prefetch.id_, own % 32));
-      store_tile(p, op, coords, staged, free, group, exists, [&] { return tiles.stores(count); });
+      store_tile(p, op, coords, staged, free, group, exists, [&] { return tiles.stores(count); }, turn);
     }
     if (elect_one()) tma_store_wait_read<0>();
   }
 
-  // What it does for one tile, part by part. Where nothing of several parts is stored, an empty group counts as the
-  // store of each.
+  // What it does for one tile, part by part. Where nothing of several parts or buffers is stored, an empty group counts
+  // as the store of each.
   template <class Stores>
   static GETT_DEVICE void store_tile(const Params& p, const Op& op, const typename Index::StoreCoords& coords,
-                                     uint32 staged, uint32 free, int group, bool exists, const Stores& stores) {
+                                     uint32 staged, uint32 free, int group, bool exists, const Stores& stores,
+                                     uint32& turn) {
 #pragma unroll 1
     for (int q = 0; q < kSubtiles; ++q) {
+      const uint32 buffer = staged + (kTurns ? turn : q % kSubtileBuffers) * kTileBytes;
+      if constexpr (kTurns) turn ^= 1;
       if (elect_one()) {                              // always the same thread, which waits for its own stores
         tma_store_wait_read<kSubtileBuffers - 1>();  // the store that used the buffer last has read it
         if constexpr (Traits::kSourceC == kSourceTma) {
           if (exists && op.reads_source()) {
             mbarrier_arrive_expect_tx(free, Traits::kTransactionBytesC);
-            Index::load_c(p, coords, staged, free);
+            Index::load_c(p, coords, buffer, free);
           } else {
             mbarrier_arrive(free);
           }
@@ -189,10 +199,10 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
       __syncwarp();
       named_barrier_sync(NamedBarrier::kStaged + group, kThreads + 32);
       if constexpr (Exchange::kOn) Exchange::wait(free);
-      if constexpr (kSubtiles > 1) {
+      if constexpr (kSubtiles > 1 || kTurns) {
         if (q == 0) exists = exists && stores();
         if (elect_one()) {
-          if (exists) Index::store_tile(p, coords, staged + q % kSubtileBuffers * kTileBytes, q);
+          if (exists) store_part(p, coords, buffer, q);
           tma_store_commit();
         }
       } else if (exists && stores() && elect_one()) {
@@ -201,6 +211,10 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
         tma_store_commit();
       }
     }
+  }
+  static GETT_DEVICE void store_part(const Params& p, const typename Index::StoreCoords& coords, uint32 buffer, int q) {
+    if constexpr (kSubtiles > 1) Index::store_tile(p, coords, buffer, q);
+    else Index::store_tile(p, coords, buffer);
   }
 };
 

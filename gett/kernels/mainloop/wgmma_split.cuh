@@ -52,11 +52,12 @@ struct WgmmaSplit {
   // The store warp: all tiles but those that are not to be stored, then those that are made again.
   template <class Epilogue> static GETT_DEVICE void store(const Params& p, const Storage& smem, int buffer, int lane) {
     const Guard guard(p, smem.guard());
+    uint32 turn = 0;
 #pragma unroll 1
     for (int pass = 0; pass < 2; ++pass) {
       if (pass == 0 || guard.any())
         Epilogue::store_loop(p, smem.staging(buffer), smem.free(buffer), buffer, lane,
-                             TilesOfPass<Guard>{guard, pass > 0});
+                             TilesOfPass<Guard>{guard, pass > 0}, turn);
       if (pass == 0 && elect_one()) mbarrier_arrive(smem.judged());
       __syncwarp();
     }

@@ -100,7 +100,8 @@ class TmaStore:
     reuse_mainloop_smem: bool = False
     exchange: DsmemExchange | None = None  # set where the blocks of a cluster exchange halves of their tiles
     # Parts of the tile that are staged and stored one after the other (CUTLASS: epilogue tiles). They divide the last
-    # tiled dimension of N; map and stage are those of one part, and so many are staged at a time.
+    # tiled dimension of N; map and stage are those of one part, and so many are staged at a time. Two buffers of one
+    # part: whole tiles take turns.
     subtiles: Count = 1
     buffers: Count = 1
 

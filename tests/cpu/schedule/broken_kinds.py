@@ -236,7 +236,7 @@ SHARED: dict[str, Change] = {
     "source": of_schedule(lambda s: stored(s, s.epilogue.store, VectorSource())),
     "row store": of_schedule(lambda s: stored(s, RowStore(3, s.epilogue.store.stage))),
     "tma store": of_schedule(lambda s: store(s, map=longer(s.epilogue.store.map))),
-    "subtiles": of_schedule(lambda s: store(s, subtiles=1, buffers=2)),
+    "subtiles": of_schedule(lambda s: store(s, subtiles=1, buffers=3)),
     "tma source": other_c,
     "reuse": of_schedule(lambda s: store(s, reuse_mainloop_smem=True)),
     "exchange": of_schedule(lambda s: store(s, exchange=DsmemExchange(1, (0, 1), (0, 1)))),

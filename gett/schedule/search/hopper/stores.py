@@ -52,6 +52,18 @@ def _store(cost: HopperCost, plan: GemmPlan, tile: WgmmaTile, staging: Staging, 
     return RowStore(row, padded) if row and split == 1 else VectorStore(vector, padded)
 
 
+def store_of_parts(
+    cost: HopperCost, plan: GemmPlan, tile: WgmmaTile, store: TmaStore, count: int, buffers: int
+) -> TmaStore | None:
+    """The store of a tile in `count` parts, `buffers` of them staged at a time; None where no map stores a part."""
+    part = tile.n.box.divided(count)
+    if part.size * count != tile.n.box.size or part.size % 8:
+        return None
+    staging = cost.staging(replace(tile, n=replace(tile.n, box=part)))
+    d = staged_map(plan, D, (tile.m.box, part), staging.dense) if staging.bulk else None
+    return None if d is None else replace(store, map=d, stage=staging.dense, subtiles=count, buffers=buffers)
+
+
 def store_beside_parts(plan: GemmPlan, tile: WgmmaTile, store: Store) -> Store:
     """The store of whole tiles beside parts of tiles, whose sums leave as vectors that are not staged."""
     if store.tma is not None:
