@@ -14,6 +14,7 @@ from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.ragged import clipped_rows, first_row, summed_rows
 from gett.codegen.tiles import Statement, decode, members, tile_origins
 from gett.ir.gemm import GemmPlan
+from gett.schedule.mainloops.hopper import kept_operand
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Schedule
@@ -308,6 +309,7 @@ def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[s
     k_outputs: dict[str, Expr] = {}
     calls: list[str] = []
     stationary: list[str] = []
+    kept = kept_operand(plan, schedule)
     for name, loader, side in (("a", schedule.hopper.a, "m"), ("b", schedule.hopper.b, "n")):
         load = loader.tma
         if load is None:
@@ -323,7 +325,8 @@ def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[s
                 + "\n  }"
             )
         else:
-            calls += stage_copies(name, load, limits_of(load, table))
+            found = stage_copies(name, load, limits_of(load, table))
+            calls += ["    if (whole) {", *found, "    }"] if name == kept else found
     rows: list[str] = []
     if schedule.scheduler.ragged == "k":
         sides = (("a", schedule.hopper.a.tma, plan.m), ("b", schedule.hopper.b.tma, plan.n))
@@ -335,7 +338,7 @@ def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[s
     head = "static GETT_DEVICE void load_stage(const Params& p, const TileCoords& t, int tile_k, "
     texts.append(
         f"  {head}gett::uint32 a, gett::uint32 b, gett::uint32 bar,\n"
-        f"      const gett::Multicast& multicast_a, const gett::Multicast& multicast_b) {{\n"
+        f"      const gett::Multicast& multicast_a, const gett::Multicast& multicast_b, bool whole) {{\n"
         f"    {const_k}KCoords k = k_coords(p, tile_k);\n" + "\n".join([*rows, *calls]) + "\n  }"
     )
     texts += stationary

@@ -15,9 +15,12 @@ from benchmarks.accuracy import BOUNDS, DATA, UNIT
 from gett.hw.tensor_types import PLANES
 from gett.runtime.build import load_executable
 from gett.runtime.compiling import compile_schedule
+from gett.schedule.lower import lower_plan
+from gett.schedule.mainloops.hopper import kept_operand
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
+from tests import specs
 from tests.by_hand import streamed
 from tests.cases import DENSE, Case, to_host
 from tests.gpu.support import Problem, device_facts, gemm_plan, needs_hopper, schedules
@@ -205,6 +208,27 @@ def test_many_tiles_of_a_block_are_made_again(cupy: Any, precision: str) -> None
     run = load_executable(plan, compile_schedule(plan, replace(first, scheduler=scheduler)))
     run(cupy.asarray(a), cupy.asarray(b), None, d)
     np.testing.assert_array_equal(to_host(d), a @ b)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_tiles_are_made_again_where_stages_keep_an_operand(cupy: Any, precision: str) -> None:
+    """One block makes all tiles, of one k-tile each, stages them in two buffers, and loads B for its first ones."""
+    case = Case("kept", "mk,kn->mn", {"m": 5160, "n": 104, "k": 16})
+    plan = gemm_plan(Problem(case, "float32", precision))
+    needs_hopper()
+    of_few = specs.split_schedules(plan, specs.few(device_facts().planning, 2))
+    found = [s for s in of_few if s.epilogue.store.buffers == 2 and s.tiling.n.tiles == 1][:4]
+    assert found
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, case.shape(x)).astype(np.float32) for x in case.labels[:2])
+    a[::900, 0] = np.inf
+    b[0, :] = 1
+    for few in found:
+        s = replace(few, scheduler=replace(few.scheduler, blocks=1))
+        assert kept_operand(lower_plan(plan, s.tiling), s) == "b"
+        d = cupy.full(case.shape("mn"), np.nan, "float32")
+        load_executable(plan, compile_schedule(plan, s))(cupy.asarray(a), cupy.asarray(b), None, d)
+        np.testing.assert_array_equal(to_host(d), a @ b)
 
 
 @pytest.mark.parametrize("precision", [None, "fp16x3"])

@@ -22,6 +22,7 @@ concept WarpgroupLoader =
     requires { LoaderTraits::kKTiles; } &&            // k-tiles of a panel of a stationary operand; else 0
     requires { LoaderTraits::kRunElements; } &&       // elements of a piece of a gathered operand; else 0
     requires { LoaderTraits::kTransposeK; } &&        // k whose pieces are transposed together; else 0
+    requires { LoaderTraits::kKept; } &&              // whether stages keep the operand's k-tiles for later tiles
     (LoaderTraits::kKind != kLoaderCpAsyncTile ||
      requires { LoaderTraits::kVector; });            // elements that a thread copies at once by cp.async
 
@@ -30,8 +31,8 @@ template <class Index, class Params>
 concept TmaIndex =
     requires { typename Index::TileCoords; } &&  // coordinates of a tile's copies
     requires(const Params& p, int i) { Index::tile_coords(p, i, i, i); } &&  // of tile m, n and batch l
-    // issues the copies of a k-tile to A's and B's places
-    requires(const Params& p, AtTile<Index> t, uint32 x) { Index::load_stage(p, t, 0, x, x, x, {0, 1}, {0, 1}); } &&
+    // issues the copies of a k-tile to A's and B's places, or, if not whole, of what no stage keeps
+    requires(const Params& p, AtTile<Index> t, uint32 x) { Index::load_stage(p, t, 0, x, x, x, {}, {}, true); } &&
     requires(const Params& p) { Index::prefetch_tensormaps(p); };  // fetches the tensor maps themselves
 
 template <class Index, class Params>

@@ -178,7 +178,7 @@ template <class Traits, class Index, class Scheduler, class Storage> struct CpAs
           if (thread == 0) {
             mbarrier_arrive_expect_tx(bar, Storage::kTransactionBytes);
             const auto coords = Index::tile_coords(p, id.m, id.n, id.l);
-            Index::load_stage(p, coords, kt, to, to + Storage::kStageA, bar, {0, 1}, {0, 1});
+            Index::load_stage(p, coords, kt, to, to + Storage::kStageA, bar, {0, 1}, {0, 1}, true);
           }
           __syncwarp();
         }

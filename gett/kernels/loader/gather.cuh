@@ -87,7 +87,7 @@ template <class Traits, class Index, class Scheduler> struct GatherLoader {
               mbarrier_arrive_expect_tx(bar, (TraitsA::kTransactionBytes + TraitsB::kTransactionBytes));
               tma_at.locate(p);
               const auto coords = Index::tile_coords(p, tma_at.id.m, tma_at.id.n, tma_at.id.l);
-              Index::load_stage(p, coords, tma_at.kt, to, to + bytes_a, bar, {0, 1}, {0, 1});
+              Index::load_stage(p, coords, tma_at.kt, to, to + bytes_a, bar, {0, 1}, {0, 1}, true);
               ++tma_stage;
               tma_at.next(p);
             }

@@ -1,6 +1,7 @@
 // The loader by TMA. One warp of the producer warpgroup fills the stages of a warp-specialised kernel, k-tile by
 // k-tile, for all work tiles of the block. The generated Index issues the copies of a stage. Where D is staged in the
-// stages, those of a tile are filled once the store of the tile before has read them.
+// stages, those of a tile are filled once the store of the tile before has read them. Where all work tiles read the
+// same k-tiles of an operand, a stage keeps its own (kKeeps).
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/ptx/mbarrier.cuh"
@@ -22,7 +23,7 @@ template <class Traits, class Index, class Scheduler, class Storage> struct TmaL
     const Scheduler scheduler;
     typename Storage::Stationary stationary(p, smem.stationary_bars());
     WorkTilePrefetch<Scheduler, typename Index::TileCoords> prefetch;
-    int count = 0;
+    int count = 0, filled = 0;
     const int end = Scheduler::end(p);
     for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
       prefetch.next(p, t, count, lane, [&](const TileId& id) { return Index::tile_coords(p, id.m, id.n, id.l); });
@@ -43,10 +44,12 @@ template <class Traits, class Index, class Scheduler, class Storage> struct TmaL
         for (int kt = Scheduler::k_tiles(p, t, slice).first; kt < Scheduler::k_tiles(p, t, slice).last; ++kt) {
           mbarrier_wait(stage.bar(smem.empty()), stage.phase);
           const uint32 bar = stage.bar(smem.full()), to = smem.stage(stage.stage);
+          const bool whole = !Storage::kKeeps || filled < Traits::kStages;
+          if constexpr (Storage::kKeeps) ++filled;
           if (elect_one()) {
-            mbarrier_arrive_expect_tx(bar, Storage::kTransactionBytes);
+            mbarrier_arrive_expect_tx(bar, whole ? Storage::kTransactionBytes : Storage::kRenewedBytes);
             Index::load_stage(p, at, kt, to, to + Storage::kStageA, bar, scheduler.multicast_a(),
-                              scheduler.multicast_b());
+                              scheduler.multicast_b(), whole);
           }
           __syncwarp();
           ++stage;

@@ -30,6 +30,10 @@ template <class Traits, class Index, class Store, class Scheduler, class Smem> s
   // Bytes that the copies of a stage bring.
   static constexpr int kTransactionBytes =
       (kStationaryA ? 0 : LoaderA::kTransactionBytes) + (kStationaryB ? 0 : LoaderB::kTransactionBytes);
+  // The same of a stage that holds the k-tile already of the operand which all tiles read.
+  static constexpr bool kKeeps = LoaderA::kKept || LoaderB::kKept;
+  static constexpr int kRenewedBytes = kTransactionBytes - LoaderA::kKept * LoaderA::kTransactionBytes -
+                                       LoaderB::kKept * LoaderB::kTransactionBytes;
   static constexpr int kLastKTile = kStationaryA ? TileA::kBytes : TileB::kBytes;
   static constexpr int kStationaryBytes =
       kStationary ? (Stationary::kTiles - 1) * kStationaryPitch + kLastKTile : 0;

@@ -13,7 +13,7 @@ from gett.schedule.rules import common, hopper
 from gett.schedule.rules.epilogue import EPILOGUE_RULES
 from gett.schedule.rules.rule import Rule
 from gett.schedule.spec.hopper_needs import ACCUMULATORS, GRAIN, MOST_STAGES, leads, multiplied, up, valid_k
-from gett.schedule.spec.loader import CpAsyncTile, HopperLoader, Stationary
+from gett.schedule.spec.loader import CpAsyncTile, HopperLoader, Stationary, Tma
 from gett.schedule.spec.mainloop import Hopper
 from gett.schedule.spec.schedule import Schedule, SmemPlan
 from layouts.swizzle import CHUNK
@@ -95,12 +95,29 @@ def by_accumulators(registers: dict[int, tuple[int, int]], held: int) -> tuple[i
     return next((r for most, r in registers.items() if held <= most), registers.get(ACCUMULATORS, THREAD_REGISTERS))
 
 
+def kept_operand(plan: GemmPlan, s: Schedule) -> str:
+    """The operand that all tiles read whole, so that a stage keeps what it was filled with; else nothing.
+
+    All blocks would read the same few lines of it for each tile, and L2 serves a line to one of them at a time. Each
+    stage has the same k-tile every time.
+    """
+    loop, t, order, store = s.hopper, s.tiling, s.scheduler, s.epilogue.store
+    steps = t.k.tiles * t.mma_tiles
+    if not isinstance(loop.a, Tma) or not isinstance(loop.b, Tma) or loop.stages % t.k.tiles or plan.extent_l > 1:
+        return ""
+    divided = s.split_k > 1 or order.stream_k or order.ragged or s.cluster != (1, 1)
+    if divided or store.reuse_mainloop_smem or -(-t.tiles(1) // order.blocks) * steps <= loop.stages:
+        return ""
+    return "b" if t.n.tiles == 1 else "a" if t.m.tiles == t.mma_tiles == 1 else ""
+
+
 def tile_loaders(plan: GemmPlan, s: Schedule) -> Sequence[Constants]:
     """Constants of the loaders of A and of B, each of which fills a tile of a stage."""
-    return [_tile_loader(plan, s, loader, rows) for _, loader, rows in operand_tiles(s)]
+    kept = kept_operand(plan, s)
+    return [_tile_loader(plan, s, loader, rows, name == kept) for name, loader, rows in operand_tiles(s)]
 
 
-def _tile_loader(plan: GemmPlan, s: Schedule, loader: HopperLoader, rows: int) -> Constants:
+def _tile_loader(plan: GemmPlan, s: Schedule, loader: HopperLoader, rows: int, kept: bool) -> Constants:
     load, deep = loader.tma, s.tiling.shape[2]
     short = load is not None and s.tiling.k.size < deep  # the rest of the block's k stays zero
     return {
@@ -112,6 +129,7 @@ def _tile_loader(plan: GemmPlan, s: Schedule, loader: HopperLoader, rows: int) -
         "kTransactionBytes": load.bytes if load is not None else 0,
         **{"kKTiles": 0, "kRunElements": 0, **_own_constants(loader)},
         "kTransposeK": loader.transform.elements if loader.transform else 0,
+        "kKept": kept,
     }
 
 

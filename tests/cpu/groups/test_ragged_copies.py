@@ -195,7 +195,7 @@ SUM = """
     const TileId id = Scheduler().locate(p, t);
     printf("t %d\\n", id.l);
     const auto at = Index::tile_coords(p, id.m, id.n, id.l);
-    for (int kt = k.first; kt < k.last; ++kt) Index::load_stage(p, at, kt, 0, 1 << 24, 0, {}, {});
+    for (int kt = k.first; kt < k.last; ++kt) Index::load_stage(p, at, kt, 0, 1 << 24, 0, {}, {}, true);
     Index::store_tile(p, Index::store_coords(p, id.m, id.n, id.l), 0);
 """
 

@@ -28,7 +28,7 @@ int main() {
   const Multicast all = {};
   while (fread(job, sizeof job, 1, stdin) == 1) {
     const auto at = Index::tile_coords(p, job[0], job[1], job[2]);
-    Index::load_stage(p, at, job[3], 0, 1 << 24, 0, all, all);
+    Index::load_stage(p, at, job[3], 0, 1 << 24, 0, all, all, true);
     STORE
   }
 }
