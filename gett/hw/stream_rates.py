@@ -14,7 +14,6 @@ class StreamRates:
         least_slice_bytes: What a block of a split reads at least: a second launch takes as long as these.
         step_bytes: Bytes of a map's result up to which larger tiles gain less than a second step of a block costs.
         matrix_share: Share of a copy's rate that a product with a small matrix reaches.
-        matrix_widths: Factors on its time by the bytes of an access, (bytes, factor).
         matrix_lanes: Its multiply-adds of a multiprocessor in a clock that are counted on.
         matrix_start_us: What its start and end take beside the bytes, where the sums of a thread follow each other.
         matrix_rows: Factor on its time where the lanes of a row of D share an element of M.
@@ -25,7 +24,6 @@ class StreamRates:
     least_slice_bytes: int
     step_bytes: int
     matrix_share: float
-    matrix_widths: tuple[tuple[int, float], ...]
     matrix_lanes: int
     matrix_start_us: float
     matrix_rows: float

@@ -197,7 +197,6 @@ MODEL = DeviceModel(
         least_slice_bytes=128 << 10,
         step_bytes=20 << 20,  # what L2 keeps: 38 contractions take 0.968 of the time
         matrix_share=0.92,
-        matrix_widths=((16, 1.0), (8, 1.1), (4, 1.35), (2, 1.9), (1, 3.0)),
         matrix_lanes=64,
         matrix_start_us=2.0,  # 376 schedules of 53 products, as the next
         matrix_rows=1.4,

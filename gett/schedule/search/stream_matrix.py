@@ -104,13 +104,12 @@ class _Matrix:
         """The bytes at the rates of their runs, or the multiply-adds."""
         p, device = self.plan, nearest(self.facts)
         memory, rates = device.memory, device.streams
-        us, by_width = 0.0, dict(rates.matrix_widths)
+        us = 0.0
         for tensor, view in self.views.items():
             other, whole = (self.view_k, self.box_k) if tensor == A else (self.views_n[tensor], self.box_n)
             run = run_of_boxes(((box, view.strides), (whole, other.strides)), view.size)
-            width = view.size * loop.vector * _beside(loop, tensor)
             long = run_cost(memory, memory.long_run, store=view.store)
-            us += view.bytes * run_cost(memory, run, store=view.store) / long * by_width[width]
+            us += view.bytes * run_cost(memory, run, store=view.store) / long
         us /= memory.copy_tbps * rates.matrix_share * 1e6
         clocks_of_us, blocks = self.facts.clock_ghz * 1e3, -(-box.tiles * p.extent_l // self.facts.sm_count)
         clocks = {"DRAM": us * clocks_of_us}
