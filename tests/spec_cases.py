@@ -92,16 +92,13 @@ EXCHANGE = (
     Case("batched", "ladb,lcd->lcba", {"l": 3, "a": 16, "b": 40, "c": 264, "d": 136}),
     Case("neighbours", "cd,adb->cba", {"a": 64, "b": 16, "c": 504, "d": 512}),
 )
-# One k-tile, and many tiles of a block: D is staged in two buffers. Where one tile has all columns, or all rows, stages
-# keep the operand that has them, beside several k-tiles, too; batches read another one.
-ONE_K_TILE = (
+# Many tiles of a block. Of one k-tile D is staged in two buffers. Where one tile has all columns, or all rows, stages
+# keep the operand that has them, beside two k-tiles, too; batches read another one.
+KEPT = (
     Case("narrow", "mk,kn->mn", {"m": 4104, "k": 16, "n": 40}),
     Case("flat", "km,nk->nm", {"m": 24, "k": 16, "n": 4136}),
     Case("wide", "mk,nk->mn", {"m": 1544, "k": 16, "n": 520}),
     Case("batched", "lmk,lkn->lmn", {"l": 3, "m": 1032, "k": 16, "n": 72}),
-)
-KEPT = (
-    *ONE_K_TILE[:2],
     Case("two-k-tiles", "mk,kn->mn", {"m": 4104, "k": 64, "n": 48}),
     Case("modes", "amk,kbn->manb", {"a": 9, "m": 520, "k": 16, "b": 3, "n": 16}),
 )

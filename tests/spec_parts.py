@@ -161,7 +161,7 @@ def _epilogue(x: Epilogue, tiling: Tiling) -> Iterator[str]:
             alone = ", each one index" if tiling.n.tiled[-1][1].box == store.subtiles else ""
             yield f"subtiles, {store.subtiles} in {store.buffers} buffers{alone}"
         elif store.buffers > 1:
-            yield "two buffers of D"
+            yield "TmaStore, two buffers"
         if store.exchange is not None:
             yield "DSMEM exchange" + (", of neighbours" if store.exchange.distance == 1 else "")
         if isinstance(x.source, TmaSource):

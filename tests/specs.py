@@ -189,11 +189,6 @@ def in_subtiles(s: Schedule) -> bool:
     return s.epilogue.store.subtiles > 1
 
 
-def in_two_buffers(s: Schedule) -> bool:
-    """Whether D's tiles are staged in two buffers by turns."""
-    return s.epilogue.store.subtiles == 1 and s.epilogue.store.buffers > 1
-
-
 def stores_vectors(s: Schedule) -> bool:
     """Whether D leaves as vectors of several elements."""
     return isinstance(s.epilogue.store, VectorStore) and s.epilogue.store.vector > 1
@@ -220,18 +215,11 @@ FAMILIES: dict[str, Family] = {
     "subtiled_k": Family(_alone(cases.SUBTILED[1::3]), in_subtiles, (2,), 16, ss_schedules, ("float32",), "tf32"),
     "subtiled_tf32": Family(_alone((cases.SUBTILED[0], *cases.SUBTILED[2:4])), in_subtiles, (2,), 24, tf32_schedules,
                             ("float32",), "tf32"),
-    "two_buffers": Family(_alone(cases.ONE_K_TILE[1:]), in_two_buffers, (2,), 12),
-    "two_buffers_split": Family(_alone(cases.ONE_K_TILE), in_two_buffers, (2,), 12, split_schedules, ("float32",),
-                                "bf16x6"),
-    "two_buffers_complex": Family(_alone(cases.ONE_K_TILE), in_two_buffers, (2,), 12, split_schedules, ("complex64",),
-                                  "bf16x6"),
-    "two_buffers_tf32": Family(_alone((*cases.ONE_K_TILE[:2], *cases.ONE_K_TILE[3:])), in_two_buffers, (2,), 12,
-                               tf32_schedules, ("float32",), "tf32"),
-    "two_buffers_dmma": Family(_alone(cases.ONE_K_TILE), in_two_buffers, (2,), 12, dmma_schedules,
-                               ("float64", "complex128")),
     "kept": Family(_alone(cases.KEPT), lambda s: not any(x.stays for x in (s.hopper.a, s.hopper.b)), (2,), 24),
     "kept_split": Family(_alone(cases.KEPT), lambda s: True, (2,), 16, split_schedules, ("float32",), "bf16x6"),
-    "kept_tf32": Family(_alone(cases.KEPT), lambda s: True, (2,), 16, tf32_schedules, ("float32",), "tf32"),
+    "kept_complex": Family(_alone(cases.KEPT), lambda s: True, (2,), 8, split_schedules, ("complex64",), "bf16x6"),
+    "kept_tf32": Family(_alone((*cases.KEPT[:2], *cases.KEPT[3:5])), lambda s: True, (2,), 8, tf32_schedules,
+                        ("float32",), "tf32"),
     "kept_dmma": Family(_alone(cases.KEPT), lambda s: True, (2,), 16, dmma_schedules, ("float64", "complex128")),
     "exchange": Family(_alone(cases.EXCHANGE), exchanges, (8, 16, 32, 132), 60),
     "tma_source": Family(cases.TMA_SOURCE, lambda s: isinstance(s.epilogue.source, TmaSource), (2,), 60),

@@ -330,7 +330,7 @@ class HopperCost(StagingCost):
     def under_way(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """Factor for loads under way: those out of memory by their bytes; in short sums, those that L2 serves."""
         rates, common = self.rates, self.tile_rates
-        stages, stage, by_dram = made.hopper.stages, made.smem.stage, estimate.bound == "DRAM"
+        stages, stage, by_dram = _stages(made), made.smem.stage, estimate.bound == "DRAM"
         few = 1.0 if stages > 2 or (by_dram and stage >= common.dram_bytes) else rates.two_stages
         enough = common.dram_bytes if by_dram else common.l2_bytes
         missing = rates.missing * max(0.0, 1.0 - (stages - 1) * stage / enough)
@@ -349,8 +349,16 @@ class HopperCost(StagingCost):
             return 0.0
         tiles, at_once = self.grid(tile)
         k_tiles = math.ceil(tiles / at_once) * tile.k.tiles * tile.mma_tiles
-        under_way = (made.hopper.stages - 1) * estimate.us / (k_tiles * rates.behind_us)  # by what is needed
+        under_way = (_stages(made) - 1) * estimate.us / (k_tiles * rates.behind_us)  # by what is needed
         along_k = None not in self.k_unit.values()
         half_lines = tile.k.tiles > 1 and tile.shape[2] * self.size < L2_LINE and along_k
         late = self.rates.behind * max(0.0, 1.0 - under_way) + (rates.half_lines if half_lines else 0.0)
         return late * max(0.0, 2.0 * self.share_of_d - 1.0)
+
+
+def _stages(made: Schedule) -> int:
+    """The stages, and those for which a second staging buffer takes the room: it hides as much."""
+    store, smem, stages = made.epilogue.store, made.smem, made.hopper.stages
+    if (store.subtiles, store.buffers) != (1, 2):
+        return stages
+    return max(stages, min(MOST_STAGES, stages + (smem.barriers - smem.staging) // (2 * smem.stage)))

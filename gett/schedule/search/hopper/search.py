@@ -288,8 +288,7 @@ class HopperSearch(Search[WgmmaTile]):
         parts = Parts(choice, *loads, epilogue, slices, workspace, order)
         for found in self.made(parts):
             made = self.restaged(plan, parts, found, estimate)
-            parted = made.epilogue.store.subtiles > 1  # two buffers take no longer than one beside more stages
-            us = self.cost.forecast_us(choice, estimate, made if parted else found)
+            us = self.cost.forecast_us(choice, estimate, made)
             reason = self.reason(choice) + (", those left over divided" if estimate.stream_k else "")
             yield replace(made, forecast=Forecast(us, estimate.bound, reason))
 
