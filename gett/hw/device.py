@@ -95,11 +95,13 @@ class StoreClocks:
         tile_clocks: Of a tile's store, whatever it holds: barriers, fences, the issue.
         access_slots: Instructions of a warp to store one vector or single element, look-ups included.
         row_pass_clocks: Of a warp's pass over rows that are stored in aligned chunks.
+        two_buffers: Whether tiles of one k-tile are staged in two buffers by turns.
     """
 
     tile_clocks: float
     access_slots: float
     row_pass_clocks: float
+    two_buffers: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ choices of this record took 1.004 times the best of the three. Those of a record
 of one with memory's rates scaled 1.016. Slower memory makes tiles look alike that are not.
 
 Some numbers were fitted later, to times of an H200: what rows cost that threads cut, multiply-adds of float64 by a
-warp's outputs, a warp's own instructions, steps of maps, products with a small matrix, and of `DmmaTma` shared memory,
-k-tiles and operands that L2 sends again. No H100 has run what is chosen by them, so those of before stay.
+warp's outputs, a warp's own instructions, steps of maps, products with a small matrix, two staging buffers, and of
+`DmmaTma` shared memory, k-tiles and operands that L2 sends again. No H100 has run what is chosen by them, so those of
+before stay.
 """
 
 from dataclasses import replace
@@ -23,6 +24,7 @@ MODEL = replace(
     name="NVIDIA H100 80GB HBM3",
     nominal="",
     memory=replace(_OF.memory, tile_cut_store_tbps=_OF.memory.cut_store_tbps),
+    stores=replace(_OF.stores, two_buffers=False),
     hopper=replace(_OF.hopper, loops=replace(_LOOPS, dmma=_DMMA), tiles=replace(_OF.hopper.tiles, across_k=1.0)),
     multistage=replace(
         _OF.multistage,

@@ -315,8 +315,7 @@ class HopperSearch(Search[WgmmaTile]):
             return made
         if tile.warpgroups.ping_pong or tile.stationary or tile.mma_tile is not None or made.hopper.by_warps:
             return made
-        if tile.k.tiles == 1 and self.tiles(tile) > self.facts.sm_count:
-            # The next tile is staged soon: 192 such kernels took 0.977 of the time of one buffer, 0.79 to 1.07.
+        if tile.k.tiles == 1 and self.tiles(tile) > self.facts.sm_count and self.device.stores.two_buffers:
             asked = parts._replace(epilogue=replace(made.epilogue, store=replace(store, buffers=2)))
             return self.fitted(asked, self.loops(tile, parts.a, parts.b)) or made
         # Where memory limits, a part would wait until it took the ones before.
