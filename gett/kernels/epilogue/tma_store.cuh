@@ -151,8 +151,12 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
   }
 
   // The store warp of `group`: for each of its tiles it frees the staging buffer, or has C brought there. It waits
-  // until the tile is staged, and stores it. So consumers need not compute where a tile lies. `turn` is the buffer that
-  // comes next where there are two.
+  // until the tile is staged, and stores it. So consumers need not compute where a tile lies.
+  static GETT_DEVICE void store_loop(const Params& p, uint32 staged, uint32 free, int group, int lane) {
+    uint32 turn = 0;
+    store_loop(p, staged, free, group, lane, AllTiles(), turn);
+  }
+  // Of the tiles that `tiles` takes. `turn` is the buffer that comes next where there are two.
   template <class Tiles>
   static GETT_DEVICE void store_loop(const Params& p, uint32 staged, uint32 free, int group, int lane,
                                      const Tiles& tiles, uint32& turn) {

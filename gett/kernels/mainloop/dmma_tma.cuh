@@ -67,8 +67,7 @@ struct DmmaTma {
 
   // The store warp of a staging buffer.
   template <class Epilogue> static GETT_DEVICE void store(const Params& p, const Storage& smem, int buffer, int lane) {
-    uint32 turn = 0;
-    Epilogue::store_loop(p, smem.staging(buffer), smem.free(buffer), buffer, lane, AllTiles(), turn);
+    Epilogue::store_loop(p, smem.staging(buffer), smem.free(buffer), buffer, lane);
   }
   static GETT_DEVICE void prefetch_tensormaps(const Params& p) { Index::prefetch_tensormaps(p); }
   static GETT_DEVICE void load(const Params& p, const Storage& smem, char*, int thread) {

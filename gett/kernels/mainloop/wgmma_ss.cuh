@@ -40,8 +40,7 @@ struct WgmmaSS {
 
   // The store warp of a staging buffer.
   template <class Epilogue> static GETT_DEVICE void store(const Params& p, const Storage& smem, int buffer, int lane) {
-    uint32 turn = 0;
-    Epilogue::store_loop(p, smem.staging(buffer), smem.free(buffer), buffer, lane, AllTiles(), turn);
+    Epilogue::store_loop(p, smem.staging(buffer), smem.free(buffer), buffer, lane);
   }
   static GETT_DEVICE void prefetch_tensormaps(const Params& p) { Index::prefetch_tensormaps(p); }
 

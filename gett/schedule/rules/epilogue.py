@@ -200,8 +200,7 @@ def subtiles(x: Lowered) -> Reasons:
     store, n = x.s.epilogue.store.tma, x.s.tiling.n
     if store is None or store.subtiles == store.buffers == 1:
         return
-    whole = store.subtiles == 1 or (n.tiled and n.tiled[-1][1].box % store.subtiles == 0)
-    if not whole or (store.subtiles > 1 and n.size // store.subtiles % MATRIX):
+    if store.subtiles > 1 and (not n.tiled or n.tiled[-1][1].box % store.subtiles or n.size // store.subtiles % MATRIX):
         yield f"{store.subtiles} parts of a box {n.dims} are no whole groups of {MATRIX} columns"
     if store.subtiles % store.buffers and (store.subtiles, store.buffers) != (1, 2):
         yield f"{store.subtiles} parts of a tile take turns in {store.buffers} buffers"

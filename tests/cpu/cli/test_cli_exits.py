@@ -159,13 +159,14 @@ def test_a_reader_that_has_seen_enough_ends_the_command_in_silence() -> None:
 def run_for(process: subprocess.Popen[str], seconds: float) -> None:
     """Wait until a process has had so much time of the processors, however busy these are."""
     stat, end = Path(f"/proc/{process.pid}/stat"), time.monotonic() + 60
+    if not stat.exists():  # a system without such files
+        time.sleep(seconds)
+        return
     while time.monotonic() < end:
-        used = stat.read_text().rpartition(")")[2].split()[11:13] if stat.exists() else []
-        if used and sum(map(int, used)) / os.sysconf("SC_CLK_TCK") >= seconds:
+        ticks = sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13]))
+        if ticks >= seconds * os.sysconf("SC_CLK_TCK"):
             return
-        time.sleep(0.05 if used else seconds)
-        if not used:  # a system without such files
-            return
+        time.sleep(0.05)
     raise TimeoutError(f"{seconds} s of the processors in a minute")
 
 

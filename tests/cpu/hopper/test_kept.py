@@ -35,8 +35,7 @@ def copies(text: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("family", KEPT)
 def test_some_schedules_of_each_main_loop_keep_either_operand(family: str) -> None:
-    found = {kept(spec) for spec in specs(family)}
-    assert {"a", "b"} & found
+    assert {kept(spec) for spec in specs(family)} >= {"a", "b"}
 
 
 @pytest.mark.parametrize("family", KEPT)
