@@ -5,10 +5,14 @@
 #define GETT_DEVICE __device__ __forceinline__
 
 // Stand at the end of a kernel's launch bounds. With GETT_MIN_BLOCKS the compiler chooses how many blocks are resident,
-// GETT_MIN_BLOCKS_OF asks for a number of them. If a kernel spills, it is compiled again with GETT_ONE_BLOCK.
-#ifdef GETT_ONE_BLOCK
+// GETT_MIN_BLOCKS_OF asks for a number of them. A kernel that spills is compiled again with GETT_KEEP_PACKED, then with
+// GETT_FEWER_BLOCKS.
+#if defined GETT_SPARING
 #define GETT_MIN_BLOCKS , 1
 #define GETT_MIN_BLOCKS_OF(n) , 1
+#elif defined GETT_FEWER_BLOCKS
+#define GETT_MIN_BLOCKS , 1
+#define GETT_MIN_BLOCKS_OF(n) , n > 1 ? n - 1 : 1
 #else
 #define GETT_MIN_BLOCKS
 #define GETT_MIN_BLOCKS_OF(n) , n
@@ -27,6 +31,11 @@
 #define GETT_RECOMPUTE(x) x
 #define GETT_IS_SPARING false
 #endif
+#if defined GETT_KEEP_PACKED || defined GETT_SPARING
+#define GETT_KEEPS_PACKED true
+#else
+#define GETT_KEEPS_PACKED false
+#endif
 
 // What a class needs of its template arguments: a concept of gett/kernels/contract. It is checked with GETT_CONTRACT
 // alone, which needs C++20. A text that does not compile is compiled again with it, for the one line that says what the
@@ -39,7 +48,9 @@
 
 namespace gett {
 
-enum Sparing : bool { kSparing = GETT_IS_SPARING };  // a variable would be a symbol of every cubin
+// Variables would be symbols of every cubin. kKeepPacked: what several accesses of a thread share a register for is
+// taken out of it where it is used, not once before the main loop.
+enum Sparing : bool { kSparing = GETT_IS_SPARING, kKeepPacked = GETT_KEEPS_PACKED };
 
 // The value of x, hidden from the compiler: it cannot hoist what depends on it, nor keep it in registers.
 GETT_DEVICE int opaque(int x) {
@@ -51,6 +62,12 @@ typedef unsigned char uint8;
 typedef unsigned short uint16;
 typedef unsigned int uint32;
 typedef unsigned long long uint64;
+
+// A condition: whether a word has bits of a mask.
+struct BitTest {
+  uint32 word, mask;
+  GETT_DEVICE operator bool() const { return word & mask; }
+};
 
 struct half_t { uint16 bits; };
 struct bhalf_t { uint16 bits; };

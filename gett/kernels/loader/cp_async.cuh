@@ -39,6 +39,8 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader : TilePlace
   typedef typename LoaderTraits::Layout Layout;
   static constexpr int kRowStep = LoaderTraits::kRowStep;
   static constexpr bool kKeepsPlaces = kWalked && !kSparing, kKeepsK = kWalked && !kFixed;
+  // Where all accesses of a thread have the same k, one look at a k-tile tells of all.
+  static constexpr bool kOneK = !kFixed && !kWalked && LoaderTraits::kVecK && Traits::kThreads % kAlong == 0;
   static_assert(kBytes <= 4 << 16, "places are kept in 16 bits, as words");
   static_assert(kRowStep == 0 || kRowStep * kAlong == Traits::kThreads, "rows between a thread's accesses");
 
@@ -94,34 +96,44 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader : TilePlace
   GETT_DEVICE int k_of(const Params& p, int i, int v) const {
     if constexpr (kKeepsK) return k_[i]; else return k_of(p, begin(p, v));
   }
+  // Whether a k-tile has `k`. Where a table has its offset, `from` is moved by it.
+  template <class KTile> static GETT_DEVICE bool reach(const KTile& where, int k, const char*& from) {
+    if constexpr (Traits::kKTable) {
+      const long long step = kIsA ? where[k].x : where[k].y;
+      from += step * int(sizeof(Element));
+      return step != kInvalid;
+    } else {
+      return k < where.rem;
+    }
+  }
 
   // Issues the copies of one k-tile; `where` is the k-tile (boxed K) or its slot of the offset table (flattened K).
   template <class KTile> GETT_DEVICE void fetch(const Params& p, const KTile& where, uint32 stage, int thread) {
     const Element* base = base_;
     if constexpr (!Traits::kKTable) base += kIsA ? where.a : where.b;
-    if constexpr (kSparing) {
-      thread = opaque(thread);
+    if constexpr (kSparing) thread = opaque(thread);
+    if constexpr (kKeepPacked) {
       valid_ = opaque(valid_);
+      if constexpr (kKeepsPlaces) place_.hide();
+      if constexpr (kKeepsK) k_.hide();
     }
+    const char* begins = reinterpret_cast<const char*>(base);
+    uint32 valid = valid_;
+    if constexpr (kOneK) valid = reach(where, k_of(p, begin(p, thread)), begins) ? valid : 0;
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
       const int v = thread + i * Traits::kThreads;
       if (!kEven && !kFixed && v >= kTotal) continue;
-      bool ok = (valid_ >> i) & 1;
       const uint32 to = stage + place(p, i, thread);
-      const char* from = reinterpret_cast<const char*>(base) + offset_[i];
+      const char* from = begins + offset_[i];
+      const BitTest ok = {valid, 1u << i};
       if constexpr (kFixed) {
         cp_async_if<kCopy, LoaderTraits::kCached>(ok, to, from);
-      } else {
-        const int k = k_of(p, i, v);
-        if constexpr (Traits::kKTable) {
-          const long long step = kIsA ? where[k].x : where[k].y;
-          ok = ok && step != kInvalid;
-          from += step * int(sizeof(Element));
-        } else {
-          ok = ok && k < where.rem;
-        }
+      } else if constexpr (kOneK) {
         cp_async<kCopy, LoaderTraits::kCached>(to, from, ok);  // reads nothing at an address that is not valid
+      } else {
+        const bool has = reach(where, k_of(p, i, v), from);
+        cp_async<kCopy, LoaderTraits::kCached>(to, from, has && ok);
       }
     }
   }

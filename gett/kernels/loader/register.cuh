@@ -95,9 +95,10 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader : TilePlac
   template <class KTile> GETT_DEVICE void fetch(const Params& p, const KTile& where, uint32, int) {
     const Element* base = base_;
     if constexpr (!Traits::kKTable) base += kIsA ? where.a : where.b;
-    if constexpr (kSparing) {
+    if constexpr (kKeepPacked) {
       valid_ = opaque(valid_);
       if constexpr (kNeedK) k_.hide();
+      if constexpr (!kSparing) place_.hide();
     }
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {

@@ -15,6 +15,18 @@ template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async(uint32 to, 
                  ::"r"(to), "l"(from), "n"(Bytes), "r"(n) : "memory");
   }
 }
+// The same. A bit test is one instruction here. As a bool the compiler would keep it in a register of its own.
+template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async(uint32 to, const void* from, BitTest ok) {
+  if constexpr (Bytes == 16 && !kCached) {
+    asm volatile("{\n.reg .pred no;\n.reg .b32 bit;\nand.b32 bit, %2, %3;\nsetp.eq.b32 no, bit, 0;\n"
+                 "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, no;\n}"
+                 ::"r"(to), "l"(from), "r"(ok.word), "r"(ok.mask) : "memory");
+  } else {
+    asm volatile("{\n.reg .pred no;\n.reg .b32 bit;\nand.b32 bit, %3, %4;\nsetp.eq.b32 no, bit, 0;\n"
+                 "cp.async.ca.shared.global.L2::128B [%0], [%1], %2, no;\n}"
+                 ::"r"(to), "l"(from), "n"(Bytes), "r"(ok.word), "r"(ok.mask) : "memory");
+  }
+}
 // Copies Bytes without a condition.
 template <int Bytes> GETT_DEVICE void cp_async(uint32 to, const void* from) {
   if constexpr (Bytes == 16) {
@@ -25,13 +37,15 @@ template <int Bytes> GETT_DEVICE void cp_async(uint32 to, const void* from) {
 }
 // Copies Bytes, or does nothing. A branch around a copy would cost more than the predicate: each of its sides waits for
 // earlier reads of shared memory.
-template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async_if(bool ok, uint32 to, const void* from) {
+template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async_if(BitTest ok, uint32 to, const void* from) {
   if constexpr (Bytes == 16 && !kCached) {
-    asm volatile("{\n.reg .pred ok;\nsetp.ne.b32 ok, %2, 0;\n@ok cp.async.cg.shared.global.L2::128B [%0], [%1], 16;\n}"
-                 ::"r"(to), "l"(from), "r"(int(ok)) : "memory");
+    asm volatile("{\n.reg .pred ok;\n.reg .b32 bit;\nand.b32 bit, %2, %3;\nsetp.ne.b32 ok, bit, 0;\n"
+                 "@ok cp.async.cg.shared.global.L2::128B [%0], [%1], 16;\n}"
+                 ::"r"(to), "l"(from), "r"(ok.word), "r"(ok.mask) : "memory");
   } else {
-    asm volatile("{\n.reg .pred ok;\nsetp.ne.b32 ok, %3, 0;\n@ok cp.async.ca.shared.global.L2::128B [%0], [%1], %2;\n}"
-                 ::"r"(to), "l"(from), "n"(Bytes), "r"(int(ok)) : "memory");
+    asm volatile("{\n.reg .pred ok;\n.reg .b32 bit;\nand.b32 bit, %3, %4;\nsetp.ne.b32 ok, bit, 0;\n"
+                 "@ok cp.async.ca.shared.global.L2::128B [%0], [%1], %2;\n}"
+                 ::"r"(to), "l"(from), "n"(Bytes), "r"(ok.word), "r"(ok.mask) : "memory");
   }
 }
 // Arrives at an mbarrier when all copies that this thread has issued so far have landed.

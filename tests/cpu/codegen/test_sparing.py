@@ -13,10 +13,10 @@ import pytest
 import gett
 import gett.jit.compile
 from gett.codegen.render import render_kernel
-from gett.errors import SpillError
+from gett.errors import PoorKernelError, SpillError
 from gett.ir.gemm import make_gemm_plan
 from gett.jit import resources
-from gett.jit.compile import ONE_BLOCK, OPTIONS, SPARING, compile_uncached
+from gett.jit.compile import FEWER_BLOCKS, KEEP_PACKED, OPTIONS, SPARING, compile_uncached
 from gett.jit.nvrtc import Outcome
 from gett.jit.ptxas import find_faults
 from gett.schedule.search.select import candidates
@@ -168,7 +168,10 @@ def test_a_sparing_walk_stores_what_the_other_stores(most: int, tmp_path: Path) 
         assert images[0] == images[1], case.name
 
 
+AGAIN = (KEEP_PACKED, FEWER_BLOCKS, SPARING)
+MULTISTAGE = '#include "gett/kernel/multistage_gemm.cuh"\n'
 BLOCKS = 'extern "C" __global__ void __launch_bounds__(256 GETT_MIN_BLOCKS) {}(int* p) {{ *p = 1; }}\n'
+OF = 'extern "C" __global__ void __launch_bounds__(256 GETT_MIN_BLOCKS_OF({})) main_one(int* p) {{ *p = 1; }}\n'
 FIXED = 'extern "C" __global__ void __launch_bounds__(512, 1) main_one(int* p) { *p = 1; }\n'
 
 SPILLING = """ptxas info    : Compiling entry function 'main_one' for 'sm_90a'
@@ -182,11 +185,13 @@ ptxas info    : Used 128 registers
     ("kernels", "turns"),
     [
         (FIXED, [[SPARING]]),
-        (BLOCKS.format("main_one"), [[ONE_BLOCK], [SPARING]]),
-        (BLOCKS.format("main_one") + BLOCKS.format("reduce"), [[ONE_BLOCK], [SPARING]]),
-        (FIXED + BLOCKS.format("reduce"), [[ONE_BLOCK, SPARING]]),  # the first alone would give the same main kernel
+        (BLOCKS.format("main_one"), [[FEWER_BLOCKS], [SPARING]]),
+        (BLOCKS.format("main_one") + BLOCKS.format("reduce"), [[FEWER_BLOCKS], [SPARING]]),
+        (FIXED + BLOCKS.format("reduce"), [[FEWER_BLOCKS, SPARING]]),  # the first alone would give the same main kernel
+        (MULTISTAGE + OF.format(3), [[KEEP_PACKED], [FEWER_BLOCKS], [SPARING]]),
+        (MULTISTAGE + OF.format(1), [[KEEP_PACKED], [SPARING]]),  # no fewer than one
     ],
-    ids=["fixed", "blocks", "both", "the sum of slices alone"],
+    ids=["fixed", "blocks", "both", "the sum of slices alone", "three blocks", "one block"],
 )
 def test_a_poor_kernel_is_compiled_again_where_that_can_change_it(
     kernels: str, turns: list[list[str]], monkeypatch: pytest.MonkeyPatch
@@ -197,7 +202,7 @@ def test_a_poor_kernel_is_compiled_again_where_that_can_change_it(
         version, architectures = (13, 0), (90,)
 
         def compile(self, text: str, name: str, headers: object, options: list[str]) -> Outcome:
-            given.append([x for x in options if x in (ONE_BLOCK, SPARING)])
+            given.append([x for x in options if x in AGAIN])
             return Outcome("", SPILLING, b"", "")
 
     monkeypatch.setattr(gett.jit.compile, "load_nvrtc", lambda toolkit: Poor())
@@ -210,3 +215,16 @@ def test_a_poor_kernel_is_compiled_again_where_that_can_change_it(
     with pytest.raises(SpillError):
         compile_uncached(text, "sm_90a", sparing=True)
     assert given == [[x for turn in turns[:i] for x in turn] for i in range(1, len(turns) + 1)]
+
+
+def test_launch_bounds_ask_for_fewer_blocks_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def touched(ptx: str) -> list[str]:
+        asked.extend(line.split()[1] for line in ptx.splitlines() if line.startswith(".minnctapersm"))
+        return ["a fault"]
+
+    monkeypatch.setattr(gett.jit.compile, "touched_in_flight", touched)
+    with pytest.raises(PoorKernelError):
+        compile_uncached(MULTISTAGE + OF.format(3), "sm_90a")
+    assert asked == ["3", "3", "2", "1"]

@@ -93,15 +93,15 @@ def test_such_a_kernel_is_compiled_again_and_never_used(monkeypatch: pytest.Monk
     defined: list[list[str]] = []
 
     def touched(ptx: str) -> list[str]:
-        defined.append([word for word in ("one_block", "sparing") if word in ptx])
+        defined.append([word for word in ("fewer_blocks", "sparing") if word in ptx])
         return [MOVE]
 
     monkeypatch.setattr(compile_module, "touched_in_flight", touched)
     text = """
 #include "gett/core/types.cuh"
 extern "C" __global__ void __launch_bounds__(32 GETT_MIN_BLOCKS) made(int* p) {
-#ifdef GETT_ONE_BLOCK
-  p[1] = 1; asm volatile("// one_block");
+#ifdef GETT_FEWER_BLOCKS
+  p[1] = 1; asm volatile("// fewer_blocks");
 #endif
 #ifdef GETT_SPARING
   p[2] = 2; asm volatile("// sparing");
@@ -110,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(32 GETT_MIN_BLOCKS) made(int* p) {
 """
     with pytest.raises(PoorKernelError, match=r"touches accumulators of wgmma while products write them: mov\.b32"):
         compile_uncached(text, "sm_90a", allow_spills=True)
-    assert defined == [[], ["one_block"], ["one_block", "sparing"]]
+    assert defined == [[], ["fewer_blocks"], ["fewer_blocks", "sparing"]]
 
 
 OTHER = """wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f5, %f6, %f7, %f8}, %rd1, %rd2, 1, 1, 1, 0, 0;
