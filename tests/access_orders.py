@@ -51,4 +51,5 @@ BATCHES = ("batches", "mkl,nkl->lmn", (9, 14, 8), (7, 14, 8))
 WIDE = ("wide batches", "mkl,nkl->lmn", (20, 16, 8), (18, 16, 8))
 MEMORY = ("memory", "akb,nk->abn", (33, 48, 2), (17, 48))
 RAGGED = ("a ragged K", "akb,nk->abn", (33, 45, 2), (17, 45))
+PADDED = ("a ragged K in a box smaller than the tile", "abcde,cfadg->gbef", (16, 16, 7, 3, 2), (7, 4, 16, 3, 8))
 Case = tuple[str, str, Shape, Shape]

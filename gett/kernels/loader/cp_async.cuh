@@ -30,10 +30,10 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader : TilePlace
   static constexpr int kTotal = kWalked ? LoaderTraits::kTileElements / kVec : kAlong * kAcross;
   static constexpr int kPer = (kTotal + Traits::kThreads - 1) / Traits::kThreads;
   static constexpr bool kEven = kTotal % Traits::kThreads == 0;
-  // Where the same elements are valid in every k-tile, padding is not copied. Along K it is zeroed once. In the free
-  // group it leads to rows of the result that are not stored.
+  // Where the same elements are valid in every k-tile, padding is not copied. The operand's own order never visits it.
+  // Along K it is zeroed once. In the free group it leads to rows of the result that are not stored.
   static constexpr bool kFixed = !Traits::kKTable && !Traits::kKRagged;
-  static constexpr bool kZeroFill = kFixed && LoaderTraits::kZeroFill;
+  static constexpr bool kZeroFill = (kFixed || kWalked) && LoaderTraits::kZeroFill;
   static_assert(kPer <= 32, "too many accesses a thread");
   // Where the place of a thread's first access tells the others: they are at one place in their rows.
   typedef typename LoaderTraits::Layout Layout;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from gett.ir.gemm import make_gemm_plan
 from tests.access_orders import (
     BATCHES,
     MEMORY,
+    PADDED,
     RAGGED,
     WIDE,
     Asked,
@@ -44,3 +46,17 @@ def test_kernels_in_each_order(case: Case, dtype: str, asked: Asked, tmp_path: P
     d = np.full(want.shape, 77, want.dtype)
     run_kernel(tmp_path, plan, schedule, dict(zip("ba" if plan.swapped else "ab", arrays, strict=True)), d)
     np.testing.assert_array_equal(d, want, str(schedule.mainloop))
+
+
+def test_what_an_order_leaves_out_of_a_ragged_k_is_zero(tmp_path: Path) -> None:
+    """On multiply-adds, which the host runs; they add up what tensor cores would. Shared memory holds NaN at first."""
+    _, subscripts, shape_a, shape_b = PADDED
+    a, b = (values(RNG, shape, np.dtype("float16"), 2) for shape in (shape_a, shape_b))
+    plan = make_gemm_plan(contraction_of(subscripts, a, b))
+    found = next(s for s in schedules(plan, in_memory_order, "sm_90a") if s.tiling.k.size < s.tiling.shape[2])
+    assert found.tiling.k.ragged
+    schedule = replace(found, mainloop=replace(found.multistage, tensor_cores=False))
+    want = np.einsum(subscripts, a.astype(np.float32), b.astype(np.float32)).astype(np.float16)
+    d = np.full(want.shape, 77, want.dtype)
+    run_kernel(tmp_path, plan, schedule, {"a": a, "b": b}, d)
+    np.testing.assert_array_equal(d, want)

@@ -62,7 +62,6 @@ static void found(int m, int n, Acc x) {
   fwrite(at, 4, 2, stdout);
   fwrite(&x, sizeof x, 1, stdout);
 }
-float gett::cvt_f32(half_t x) { _Float16 y; memcpy(&y, &x, 2); return float(y); }
 int main() {
   Params p;
   if (fread(&p, sizeof p, 1, stdin) != 1) return 4;

@@ -35,7 +35,7 @@ inline void run(int block, int count, void (*run)()) {
   done.assign(count, 0);
   exchanged.assign(count, 0);
   blockIdx.x = block;
-  memset(smem, 0x7b, sizeof smem);
+  memset(smem, 0xff, sizeof smem);
   for (int i = 0; i < count; ++i) {
     getcontext(&threads[i]);
     threads[i].uc_stack.ss_sp = stacks + size_t(i) * kStack;
