@@ -177,11 +177,15 @@ def compile_uncached(
 def _further(text: str, options: Sequence[str]) -> list[str]:
     """The next macros with which a kernel that has faults is compiled again.
 
-    One at a time; all at once where the main kernel, which stands first, makes nothing of the next one.
+    One at a time; with the following one where the main kernel, which stands first, makes nothing of it.
     """
-    left = [macro for macro, pattern in _AGAIN if macro not in options and re.search(pattern, text)]
-    main = text.partition("__global__")[2].partition("{")[0]
-    return left[:1] if "GETT_MIN_BLOCKS" in main else left
+    main, found = text.partition("__global__")[2].partition("{")[0], list[str]()
+    for macro, pattern in _AGAIN:
+        if macro not in options and re.search(pattern, text):
+            found.append(macro)
+            if macro != FEWER_BLOCKS or re.search(pattern, main):
+                break
+    return found
 
 
 @lru_cache(maxsize=1)

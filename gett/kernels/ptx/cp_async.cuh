@@ -16,14 +16,13 @@ template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async(uint32 to, 
   }
 }
 // The same. A bit test is one instruction here. As a bool the compiler would keep it in a register of its own.
+#define GETT_UNLESS "{\n.reg .pred no;\n.reg .b32 bit;\nand.b32 bit, %3, %4;\nsetp.eq.b32 no, bit, 0;\n"
 template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async(uint32 to, const void* from, BitTest ok) {
   if constexpr (Bytes == 16 && !kCached) {
-    asm volatile("{\n.reg .pred no;\n.reg .b32 bit;\nand.b32 bit, %2, %3;\nsetp.eq.b32 no, bit, 0;\n"
-                 "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, no;\n}"
-                 ::"r"(to), "l"(from), "r"(ok.word), "r"(ok.mask) : "memory");
+    asm volatile(GETT_UNLESS "cp.async.cg.shared.global.L2::128B [%0], [%1], %2, no;\n}"
+                 ::"r"(to), "l"(from), "n"(Bytes), "r"(ok.word), "r"(ok.mask) : "memory");
   } else {
-    asm volatile("{\n.reg .pred no;\n.reg .b32 bit;\nand.b32 bit, %3, %4;\nsetp.eq.b32 no, bit, 0;\n"
-                 "cp.async.ca.shared.global.L2::128B [%0], [%1], %2, no;\n}"
+    asm volatile(GETT_UNLESS "cp.async.ca.shared.global.L2::128B [%0], [%1], %2, no;\n}"
                  ::"r"(to), "l"(from), "n"(Bytes), "r"(ok.word), "r"(ok.mask) : "memory");
   }
 }
@@ -39,15 +38,14 @@ template <int Bytes> GETT_DEVICE void cp_async(uint32 to, const void* from) {
 // earlier reads of shared memory.
 template <int Bytes, bool kCached = false> GETT_DEVICE void cp_async_if(BitTest ok, uint32 to, const void* from) {
   if constexpr (Bytes == 16 && !kCached) {
-    asm volatile("{\n.reg .pred ok;\n.reg .b32 bit;\nand.b32 bit, %2, %3;\nsetp.ne.b32 ok, bit, 0;\n"
-                 "@ok cp.async.cg.shared.global.L2::128B [%0], [%1], 16;\n}"
-                 ::"r"(to), "l"(from), "r"(ok.word), "r"(ok.mask) : "memory");
+    asm volatile(GETT_UNLESS "@!no cp.async.cg.shared.global.L2::128B [%0], [%1], %2;\n}"
+                 ::"r"(to), "l"(from), "n"(Bytes), "r"(ok.word), "r"(ok.mask) : "memory");
   } else {
-    asm volatile("{\n.reg .pred ok;\n.reg .b32 bit;\nand.b32 bit, %3, %4;\nsetp.ne.b32 ok, bit, 0;\n"
-                 "@ok cp.async.ca.shared.global.L2::128B [%0], [%1], %2;\n}"
+    asm volatile(GETT_UNLESS "@!no cp.async.ca.shared.global.L2::128B [%0], [%1], %2;\n}"
                  ::"r"(to), "l"(from), "n"(Bytes), "r"(ok.word), "r"(ok.mask) : "memory");
   }
 }
+#undef GETT_UNLESS
 // Arrives at an mbarrier when all copies that this thread has issued so far have landed.
 GETT_DEVICE void cp_async_mbarrier_arrive(uint32 bar) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");

@@ -190,8 +190,9 @@ ptxas info    : Used 128 registers
         (FIXED + BLOCKS.format("reduce"), [[FEWER_BLOCKS, SPARING]]),  # the first alone would give the same main kernel
         (MULTISTAGE + OF.format(3), [[KEEP_PACKED], [FEWER_BLOCKS], [SPARING]]),
         (MULTISTAGE + OF.format(1), [[KEEP_PACKED], [SPARING]]),  # no fewer than one
+        (MULTISTAGE + OF.format(1) + BLOCKS.format("reduce"), [[KEEP_PACKED], [FEWER_BLOCKS, SPARING]]),
     ],
-    ids=["fixed", "blocks", "both", "the sum of slices alone", "three blocks", "one block"],
+    ids=["fixed", "blocks", "both", "the sum of slices alone", "three blocks", "one block", "one block and a sum"],
 )
 def test_a_poor_kernel_is_compiled_again_where_that_can_change_it(
     kernels: str, turns: list[list[str]], monkeypatch: pytest.MonkeyPatch

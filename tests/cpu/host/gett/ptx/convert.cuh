@@ -1,5 +1,4 @@
-// Replaces gett/ptx/convert.cuh on the host: to and from 16 bits; others are declared, for code
-// that is not run.
+// Replaces gett/ptx/convert.cuh on the host: to and from 16 bits. Others are declared, for code that is not run.
 #pragma once
 #include "gett/core/types.cuh"
 
