@@ -350,20 +350,23 @@ class ContractionPlan(PlanFigures):
             raise OptionError("changed= names operands of a plan that keeps intermediates: gett.plan(remember=True)")
         plain = c is None and epilogue_args is NO_ARGUMENTS and checkpoint is None and strip_exponent is False
         kind = self._fit.kind_of(operands, out, alpha, beta) if plain else None
-        if kind is None:
-            c, beta = resolve_addend(c, beta, out)
-            request = self._request
-            call = make_call(
-                request.spec, operands, out, casting=request.casting, precision=request.precision, c=c, alpha=alpha,
-                beta=beta, epilogue=request.epilogue, extras=epilogue_args, checkpoint=checkpoint,
-                strip=strip_exponent,
-            )  # fmt: skip
-            return self._check_and_run(call)
-        home = self._request.device
-        assert home is not None
-        if out is not None and self.is_near(kind, operands, out):
-            return self.run_into(kind, home, operands, None, out, alpha)
-        return self.run(kind, home, operands, None, out, alpha, 0)
+        if kind is not None:
+            home = self._request.device
+            assert home is not None
+            if out is None:
+                d = self.run(kind, home, operands, None, None, alpha, 0)
+                if self._fit.shapes_hold(kind, operands):
+                    return d
+            elif self._fit.shapes_hold(kind, operands):
+                into = self.run_into if self.is_near(kind, operands, out) else self.run
+                return into(kind, home, operands, None, out, alpha, 0)
+        c, beta = resolve_addend(c, beta, out)
+        request = self._request
+        call = make_call(
+            request.spec, operands, out, casting=request.casting, precision=request.precision, c=c, alpha=alpha,
+            beta=beta, epilogue=request.epilogue, extras=epilogue_args, checkpoint=checkpoint, strip=strip_exponent,
+        )  # fmt: skip
+        return self._check_and_run(call)
 
     def _check_and_run(self, call: Call, lazy: tuple[bool, ...] = ()) -> Any:
         """Run a call, of whose operands some may stand for tensors that are conjugated lazily."""

@@ -39,7 +39,10 @@ class Fit:
         self._seen: Seen[bool] = Seen()  # that they fit, but for shapes that were set since
 
     def kind_of(self, operands: Sequence[Any], out: Any, alpha: Any, beta: Any) -> ArrayKind | None:
-        """The arrays' kind if they and the factors are plainly what was planned; if not, they need a closer look."""
+        """The arrays' kind if they and the factors are plainly what was planned; if not, they need a closer look.
+
+        Shapes that may have been set since a call had the same arrays are left to `shapes_hold`.
+        """
         home = self._home
         if home is None or len(operands) + 1 != len(self._layouts):
             return None
@@ -56,7 +59,7 @@ class Fit:
         array_type: Any = np.ndarray if home == CPU else None if cupy is None else cupy.type
         things: Sequence[Any] = operands if out is None else (*operands, out)
         layouts, many = self._layouts, home != CPU and len(operands) >= LEAST
-        if many and self._seen.known(operands) and [*map(_SHAPE, operands)] == self._shapes:
+        if many and self._seen.known(operands):
             things, layouts = things[len(operands) :], layouts[-1:]
         for x, (shape, strides, dtype, alignment) in zip(things, layouts, strict=False):
             if x.__class__ is not array_type:
@@ -70,6 +73,15 @@ class Fit:
         if many and layouts is self._layouts:
             self._seen.note(operands, True)
         return NUMPY if home == CPU else cupy
+
+    def shapes_hold(self, kind: ArrayKind, operands: Sequence[Any]) -> bool:
+        """Whether no shape was set since `kind_of` saw the arrays, if they are many and CuPy's: else it looked itself.
+
+        A shape takes CuPy 90 ns. Reading the memory as it was planned is safe whatever the shape is now, so whoever can
+        drop a result asks this while the GPU works.
+        """
+        of_cupy = kind.launch is None and kind is not NUMPY
+        return not of_cupy or len(operands) < LEAST or [*map(_SHAPE, operands)] == self._shapes
 
     def _kind_of_tensors(self, tensors: Sequence[Any], device: int) -> ArrayKind | None:
         torch = torch_library()

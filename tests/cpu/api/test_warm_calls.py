@@ -68,15 +68,24 @@ def entered(call: Callable[[], Any]) -> list[str]:
     return found
 
 
-def test_an_operand_of_many_whose_shape_was_set_is_looked_at_again(cupy: None) -> None:
-    chain = "ab,bc,cd,de,ef,fg,gh,hi,ij->aj"
+def test_an_operand_of_many_whose_shape_was_set_is_looked_at_again(cupy: None, monkeypatch: pytest.MonkeyPatch) -> None:
     given = [GpuArray.of(np.ones((4, 4), "float32"), 0) for _ in range(9)]
-    plan = gett.plan(chain, *[((4, 4), "float32")] * 9, arch="sm_90a")
-    fit = Fit(replace(plan.request, device=0), plan.result.d)
+    out, ran = GpuArray.of(np.ones((4, 4), "float32"), 0), list[Any]()
+    plan: Any = gett.plan("ab,bc,cd,de,ef,fg,gh,hi,ij->aj", *[((4, 4), "float32")] * 9, arch="sm_90a")
+    plan._request = replace(plan.request, device=0)
+    plan._fit = Fit(plan.request, plan.result.d)
+    monkeypatch.setattr(type(plan), "run", lambda self, kind, device, operands, c, into, *rest: ran.append(into))
     for _ in range(4):
-        assert fit.kind_of(given, None, 1, 0) is not None
+        plan(*given)
+        plan(*given, out=out)
+    assert ran == [None, out] * 4
     given[5].host.shape = (2, 8)
-    assert fit.kind_of(given, None, 1, 0) is None  # what looks closer raises ShapeError
+    with pytest.raises(gett.ShapeError, match="operand 5"):
+        plan(*given)
+    assert ran[8:] == [None]  # the shapes are looked at while the GPU works
+    with pytest.raises(gett.ShapeError, match="operand 5"):
+        plan(*given, out=out)
+    assert ran[9:] == []  # and before anything is written that is the caller's
 
 
 def arrays_of(library: str, count: int) -> list[Any]:

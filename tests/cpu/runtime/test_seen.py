@@ -6,6 +6,9 @@ import gc
 import weakref
 from typing import Any
 
+import pytest
+
+from gett.graphs import seen as seen_module
 from gett.graphs.seen import Seen
 
 
@@ -29,6 +32,21 @@ def test_operands_are_known_once_two_calls_had_them() -> None:
     assert seen.known(given) is None
     seen.note(given, "b")
     assert seen.known(given) == seen.known([*given]) == "b"
+
+
+def test_where_a_tuple_is_stored_otherwise_id_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen_module, "_stored", lambda things: b"")
+    seen, given = Seen[str](), arrays()
+    seen.note(given, "a")
+    seen.note(given, "a")
+    assert seen.known(given) == "a"
+    assert seen.known(given[::-1]) is None
+
+
+def test_numbers_that_a_tuple_stores_are_those_that_id_tells() -> None:
+    for count in range(5):
+        given = arrays(count)
+        assert seen_module._stored(given) == seen_module._asked(given)
 
 
 def test_others_are_not() -> None:
