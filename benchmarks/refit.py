@@ -98,7 +98,7 @@ def timed_schedule(plan: GemmPlan, schedule: Schedule, us: float, facts: ArchFac
     if type(schedule.mainloop) in LOOPS:
         return Timed(us, fixed_us, pieces, Forecaster(plan, facts).parts(schedule, tile_of(schedule, plan)))
     if isinstance(loop := schedule.mainloop, Multistage):
-        cost = MultistageCost(plan, facts)
+        cost = MultistageCost(plan, facts, tensor_cores=loop.tensor_cores)
         name = MultistageCost.factor_name(loop)
         launch_us = cost.device.launches.launch_us
         product_us = (cost.estimate(_unsplit(plan, schedule)).us - launch_us) / getattr(cost.factors, name)

@@ -59,6 +59,13 @@ class DataType:
             return None
         return self.parts.four_complex if is_complex(self.name) else self.parts.four
 
+    def by_warp(self, precision: str = "ieee") -> MmaAtom | None:
+        """What a warp multiplies of elements at a precision, or of their parts as they are; None where it does not."""
+        if is_complex(self.name):
+            return self.parts.mma_complex if self.parts is not None and DTYPES[self.real].exact else None
+        tensor = self.multiplied(precision)
+        return None if tensor is None else tensor.mma
+
     @property
     def exact(self) -> bool:
         """Whether the tensor cores multiply elements as they are; else a precision must allow to round them."""

@@ -55,6 +55,7 @@ class TensorType:
             to even. None without such a type.
         four: Instructions of a warpgroup's four warps, as one, where there is no wgmma (Hopper); None elsewhere.
         four_complex: The same of complex numbers whose parts have the type.
+        mma_complex: `mma` of such numbers, as instructions make it of their parts.
     """
 
     name: str
@@ -65,6 +66,7 @@ class TensorType:
     tma: int | None = None
     four: MmaAtom | None = None
     four_complex: MmaAtom | None = None
+    mma_complex: MmaAtom | None = None
 
     def ldmatrix(self, major: str) -> bool:
         """Whether `ldmatrix` reads fragments from rows along `major`: it moves rows of 16-bit pairs, untransposed."""
@@ -117,6 +119,11 @@ def _mma(size: int) -> MmaAtom:
     return MmaAtom(16, 8, 8, 32 // size, (4, 2), ("k", "mn"), ("rr",))
 
 
+def _complex_mma(k: int) -> MmaAtom:
+    """m8n8 of complex numbers, which are 16 bytes each: rows of their parts are rows of one instruction."""
+    return MmaAtom(8, 8, 8, k, (4, 4), ("k", "mn"), ("rr",))
+
+
 def _four(k: int) -> MmaAtom:
     """m16n8 of four warps one above the other: both operands in registers, out of tiles of either major."""
     return MmaAtom(64, 8, 256, k, (16, 8), ("k", "mn"), ("rr",))
@@ -127,7 +134,7 @@ _TENSOR = (
     TensorType("float16", "f16", 2, _wgmma(2), _mma(2)),
     TensorType("bfloat16", "bf16", 2, _wgmma(2), _mma(2)),
     TensorType("tf32", "tf32", 4, _wgmma(4), _mma(4), 11),
-    TensorType("float64", "f64", 8, None, _mma(8), None, _four(16), _four(8)),
+    TensorType("float64", "f64", 8, None, _mma(8), None, _four(16), _four(8), _complex_mma(4)),
 )
 
 TENSOR_TYPES: Mapping[str, TensorType] = MappingProxyType({t.name: t for t in _TENSOR})

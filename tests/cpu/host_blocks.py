@@ -1,9 +1,9 @@
 """Runs whole kernels on the host: the text of a plan's kernel, block by block, on arrays.
 
 Knows the packed argument of a kernel. Threads are fibers, of which each runs to the next barrier (`blocks.h`).
-Multiply-adds and stream kernels can be run, not those with instructions of the tensor cores. Partial tiles are added by
-the second kernel, as long as no threads share their outputs. Reads and writes outside of the tensors and of the
-workspace end the program.
+Stream kernels and multistage ones can be run, of the instructions of the tensor cores `mma.sync` of float64 and of its
+complex numbers. Partial tiles are added by the second kernel, as long as no threads share their outputs. Reads and
+writes outside of the tensors and of the workspace end the program.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def run_kernel(
     Args:
         tmp: For the program.
         plan: As it was made; the schedule does not lower it.
-        schedule: A multistage one of multiply-adds, or a stream kernel.
+        schedule: A multistage one, or a stream kernel.
         arrays: Buffers that begin with the element at coordinate 0, by role (`"a"`, `"b"`, `"c"`), of the plan.
         d: The buffer of the result.
         alpha: Factor of the product.

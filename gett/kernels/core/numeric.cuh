@@ -71,6 +71,16 @@ template <class R> struct Parts<complex_t<R>> {
   static GETT_DEVICE T conj(T x) { return {x.re, -x.im}; }
 };
 
+// What a number in memory stands for, and whether it is its conjugate.
+template <class T> struct Stored {
+  typedef T type;
+  static constexpr bool kConj = false;
+};
+template <class R> struct Stored<conj_t<R>> {
+  typedef complex_t<R> type;
+  static constexpr bool kConj = true;
+};
+
 // What a multiply-add takes of an element of an operand: a number of the accumulator's type, or the real number itself
 // where sums are complex.
 template <class Acc, class Element> struct FactorOf { typedef Acc type; };

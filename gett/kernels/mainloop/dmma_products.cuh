@@ -16,6 +16,14 @@ template <bool kMinus = false> GETT_DEVICE double settled(double x, uint32 zero)
   return __hiloint2double((__double2hiint(x) ^ sign) | int(zero), __double2loint(x) | int(zero));
 }
 
+// What MmaAtom<complex128> takes of a number of A. All signs are A's, those of conjugates too.
+template <bool kConjA, bool kConjB> GETT_DEVICE void complex_rows(double (&to)[4], double re, double im, uint32 zero) {
+  to[0] = re;
+  to[1] = kConjA ? settled<true>(im, zero) : im;
+  to[2] = settled<kConjA == kConjB>(im, zero);
+  to[3] = settled<kConjB>(re, zero);
+}
+
 // A word that depends on numbers: what uses it comes after their loads.
 template <int kCount> GETT_DEVICE uint32 word_of(const double (&x)[kCount]) {
   uint32 word = 0;

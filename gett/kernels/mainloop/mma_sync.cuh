@@ -1,11 +1,14 @@
-// Products of a warp by mma.sync, for Ampere and later. The tile of a warp is made of MmaAtoms of 16 x 8 accumulators.
+// Products of a warp by mma.sync, for Ampere and later. The tile of a warp is made of MmaAtoms of 16 x 8 accumulators,
+// or of 8 x 8 where A is complex.
 //
 // Operands lie in shared memory in either major. 16-bit types and K-major TF32 are loaded by ldmatrix, the rest by
 // plain loads, which the pitch of the rows keeps free of bank conflicts.
 #pragma once
 #include "gett/core/fragment.cuh"
+#include "gett/core/numeric.cuh"
 #include "gett/core/swizzle.cuh"
 #include "gett/core/vec.cuh"
+#include "gett/mainloop/dmma_products.cuh"
 #include "gett/ptx/convert.cuh"
 #include "gett/ptx/ldmatrix.cuh"
 #include "gett/ptx/mma_sync.cuh"
@@ -14,18 +17,21 @@
 namespace gett {
 
 template <class Traits> struct WarpMma {
-  typedef typename Traits::Element Element;
-  typedef MmaAtom<Element> Core;
-  typedef typename Core::Acc Acc;
-  typedef typename Core::Reg Reg;
-  static constexpr int kE = sizeof(Element);
-  static constexpr int kWarpM = Traits::kBlockM / Traits::kWarpsM, kWarpN = Traits::kBlockN / Traits::kWarpsN;
-  static constexpr int kMmaM = kWarpM / 16, kMmaN = kWarpN / 8, kSteps = Traits::kBlockK / Core::kStepK;
-  static_assert(kWarpM % 16 == 0 && kWarpN % 8 == 0 && kSteps >= 1, "a warp's tile is made of 16 x 8 fragments");
   typedef typename Traits::LoaderTraitsA LoaderTraitsA;
   typedef typename Traits::LoaderTraitsB LoaderTraitsB;
+  typedef Stored<typename LoaderTraitsA::Element> OfA;
+  typedef Stored<typename LoaderTraitsB::Element> OfB;
+  typedef MmaAtom<typename OfA::type, typename OfB::type> Core;
+  typedef typename Core::Acc Acc;
+  typedef typename Core::Reg Reg;
+  static constexpr int kE = sizeof(typename OfA::type), kEb = sizeof(typename OfB::type);
+  static constexpr bool kComplex = kE + kEb == 2 * sizeof(complex128);  // both
+  static constexpr int kWarpM = Traits::kBlockM / Traits::kWarpsM, kWarpN = Traits::kBlockN / Traits::kWarpsN;
+  static constexpr int kM = Core::kM, kHalves = kM / 8;
+  static constexpr int kMmaM = kWarpM / kM, kMmaN = kWarpN / 8, kSteps = Traits::kBlockK / Core::kStepK;
+  static_assert(kWarpM % kM == 0 && kWarpN % 8 == 0 && kSteps >= 1, "a warp's tile is made of whole atoms");
 
-  Acc acc_[kMmaM][kMmaN][4];
+  Acc acc_[kMmaM][kMmaN][2 * kHalves];
   int m0_, n0_, b0_, lane_, batch_;  // first row and column of the result, first row of B's tile
 
   GETT_DEVICE void init(int warp, int lane, int batch = 0) {
@@ -39,7 +45,7 @@ template <class Traits> struct WarpMma {
 #pragma unroll
       for (int j = 0; j < kMmaN; ++j)
 #pragma unroll
-        for (int r = 0; r < 4; ++r) acc_[i][j][r] = Acc(0);
+        for (int r = 0; r < 2 * kHalves; ++r) acc_[i][j][r] = zero<Acc>();
   }
 
   GETT_DEVICE void load_a(Reg (&f)[kMmaM][Core::kRegsA], uint32 tile, int step) {
@@ -47,13 +53,21 @@ template <class Traits> struct WarpMma {
     const int g = lane_ >> 2, t = lane_ & 3, bits = batch_bits<LoaderTraitsA::kSpread>(batch_);
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i) {
-      const int m = m0_ + i * 16;
-      if constexpr (kE == 8) {
+      const int m = m0_ + i * kM;
+      if constexpr (kE >= 8) {
 #pragma unroll
-        for (int r = 0; r < 2; ++r) {
+        for (int r = 0; r < kHalves; ++r) {
           const int mm = m + g + r * 8, k = step * 4 + t;
-          const uint32 at = LoaderTraitsA::kMajorK ? L::address(mm, k * 8 ^ bits) : L::address(k, mm * 8);
-          f[i][r] = ld_shared_f64(tile + at);
+          const uint32 at = LoaderTraitsA::kMajorK ? L::address(mm, k * kE ^ bits) : L::address(k, mm * kE);
+          if constexpr (kE == 16) {
+            double x[2];
+            ld_shared_f64x2(tile + at, x);
+            const uint32 zero = tile >> 31;  // shared memory has no such address
+            if constexpr (kComplex) complex_rows<OfA::kConj, OfB::kConj>(f[i], x[0], x[1], zero);
+            else with_sign<OfA::kConj>(f[i], x);
+          } else {
+            f[i][r] = ld_shared_f64(tile + at);
+          }
         }
       } else if constexpr (LoaderTraitsA::kMajorK) {
         ldmatrix4(f[i], tile + L::address(m + (lane_ & 15), step * 32 + (lane_ >> 4) * 16 ^ bits));
@@ -75,13 +89,20 @@ template <class Traits> struct WarpMma {
   GETT_DEVICE void load_b(Reg (&f)[kMmaN][Core::kRegsB], uint32 tile, int step) {
     typedef typename LoaderTraitsB::Layout L;
     const int g = lane_ >> 2, t = lane_ & 3, bits = batch_bits<LoaderTraitsB::kSpread>(batch_);
-    if constexpr (kE == 8) {
+    if constexpr (kEb >= 8) {
 #pragma unroll
       for (int j = 0; j < kMmaN; ++j) {
         const int n = b0_ + j * 8 + g, k = step * 4 + t;
-        f[j][0] = ld_shared_f64(tile + (LoaderTraitsB::kMajorK ? L::address(n, k * 8 ^ bits) : L::address(k, n * 8)));
+        const uint32 at = LoaderTraitsB::kMajorK ? L::address(n, k * kEb ^ bits) : L::address(k, n * kEb);
+        if constexpr (kEb == 16) {
+          double x[2];
+          ld_shared_f64x2(tile + at, x);
+          with_sign<OfB::kConj && !kComplex>(f[j], x);
+        } else {
+          f[j][0] = ld_shared_f64(tile + at);
+        }
       }
-    } else if constexpr (kE == 4 && !LoaderTraitsB::kMajorK) {
+    } else if constexpr (kEb == 4 && !LoaderTraitsB::kMajorK) {
 #pragma unroll
       for (int j = 0; j < kMmaN; ++j)
 #pragma unroll
@@ -110,12 +131,17 @@ template <class Traits> struct WarpMma {
         }
       }
     }
-    if constexpr (kE == 4) {
+    if constexpr (kEb == 4) {
 #pragma unroll
       for (int j = 0; j < kMmaN; ++j)
 #pragma unroll
         for (int r = 0; r < 2; ++r) f[j][r] = cvt_tf32(f[j][r]);
     }
+  }
+  // Parts of a complex number, or of its conjugate.
+  template <bool kConj> static GETT_DEVICE void with_sign(double (&to)[2], const double (&x)[2]) {
+    to[0] = x[0];
+    to[1] = kConj ? settled<true>(x[1], 0) : x[1];
   }
 
   // Multiplies one k-tile: the fragments of the next step are loaded during the products of the present one.
@@ -140,11 +166,11 @@ template <class Traits> struct WarpMma {
   }
 
   // The thread's accumulators as rows and columns of the tile.
-  static constexpr int kRows = kMmaM * 2, kColumns = kMmaN * 2;
-  GETT_DEVICE int row(int i) const { return m0_ + i / 2 * 16 + Fragment::row(lane_) + i % 2 * 8; }
+  static constexpr int kRows = kMmaM * kHalves, kColumns = kMmaN * 2;
+  GETT_DEVICE int row(int i) const { return m0_ + i * 8 + Fragment::row(lane_); }
   GETT_DEVICE int column(int j) const { return n0_ + j / 2 * 8 + Fragment::column(lane_) + j % 2; }
-  GETT_DEVICE Acc get(int i, int j) const { return acc_[i / 2][j / 2][i % 2 * 2 + j % 2]; }
-  GETT_DEVICE void set(int i, int j, Acc x) { acc_[i / 2][j / 2][i % 2 * 2 + j % 2] = x; }
+  GETT_DEVICE Acc get(int i, int j) const { return acc_[i / kHalves][j / 2][i % kHalves * 2 + j % 2]; }
+  GETT_DEVICE void set(int i, int j, Acc x) { acc_[i / kHalves][j / 2][i % kHalves * 2 + j % 2] = x; }
 
   // Calls f(m, n, x, y) for neighbours (m, n) and (m, n + 1) of the tile.
   template <class F> GETT_DEVICE void visit(F&& f) const {
@@ -152,9 +178,11 @@ template <class Traits> struct WarpMma {
     for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
       for (int j = 0; j < kMmaN; ++j)
-        Fragment::for_each_pair<8>(lane_, [&](int m, int n, int r) {
-          f(m0_ + i * 16 + m, n0_ + j * 8 + n, Vec<Acc, 2>{{acc_[i][j][r], acc_[i][j][r + 1]}});
-        });
+#pragma unroll
+        for (int r = 0; r < kHalves; ++r) {
+          const Vec<Acc, 2> x{{acc_[i][j][2 * r], acc_[i][j][2 * r + 1]}};
+          f(row(i * kHalves + r), n0_ + j * 8 + Fragment::column(lane_), x);
+        }
   }
 };
 

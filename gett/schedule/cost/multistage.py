@@ -35,12 +35,12 @@ KTile = tuple[float, float, float, str]
 class MultistageCost:
     """Estimates of the schedules of one plan on one GPU."""
 
-    def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, *, tensor_cores: bool) -> None:
         self.plan, self.facts, self.device = plan, facts, nearest(facts)
         model = self.device.multistage
         self.rates, self.tile, self.factors = model.rates, model.tile, model.factors
         c = plan.contraction
-        self.type, self.tensor_cores = data_type(c.dtype), data_type(c.dtype).multiplied(c.precision) is not None
+        self.type, self.tensor_cores = data_type(c.dtype), tensor_cores
         self.size = itemsize(c.dtype)
         self.extents = plan.extent_m, plan.extent_n, plan.extent_k, plan.extent_l
         outputs = plan.l + plan.m + plan.n
@@ -303,7 +303,7 @@ class MultistageCost:
         facts, rates, (bm, bn, bk), (wm, wn) = self.facts, self.rates, shape, grid
         products = bm * bn * bk * batches * self.plan.contraction.real_products
         few = min(1.0, threads / 32 / 4)  # schedulers that have a warp
-        tensor = self.type.tensor if self.tensor_cores else None
+        tensor = self.type.parts if self.tensor_cores else None
         if tensor is None:
             outputs = bm * bn // (wm * wn) * (2 if self.type.real_products > 1 else 1)
             shares = rates.double_shares if self.type.doubled else rates.simt_shares

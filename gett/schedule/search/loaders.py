@@ -21,10 +21,11 @@ from layouts.swizzle import Pattern, SmemLayout, choose_smem
 def operand_loader(plan: GemmPlan, tensor: int, t: Tiling, tensor_cores: bool) -> CpAsync | RegisterStaged:
     """The loader of operand A or B: `cp.async` where vectors lie in one row of the tile, else through registers."""
     size = plan.size(tensor)
-    tensor_type = data_type(plan.contraction.dtype).tensor if tensor_cores else None
+    tensor_type = data_type(plan.contraction.dtype).parts if tensor_cores else None
     (box, side), depth = ((t.m, t.shape[0]) if tensor == A else (t.n, t.shape[1])), t.shape[2]
     dims = operand_dims(plan, tensor, box, t.k, t.l)
     group, tall = dims[0].group if dims else "k", side * t.batches
+    row = next((d.group for d in dims if d.group != "l"), "k")
 
     def smem(major: str) -> SmemLayout:
         rows, row = (tall, depth) if major == "k" else (depth, tall)
@@ -32,7 +33,7 @@ def operand_loader(plan: GemmPlan, tensor: int, t: Tiling, tensor_cores: bool) -
 
     vector = row_vector(plan, tensor, dims, side, depth)
     if vector:
-        return CpAsync(group, vector, smem(group))
+        return CpAsync(row, vector, smem(row))
     vector = widest_vector(plan, tensor, dims)
     order = memory_order(dims, side)
     tiles = {major: LoadedTile(major, vector, side, t.batches, size, smem(major)) for major in ("k", "mn")}

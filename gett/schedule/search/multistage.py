@@ -8,10 +8,11 @@ from functools import cached_property, lru_cache, partial
 
 from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type, tensor_type
+from gett.hw.tensor_types import MmaAtom
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate, bounded_split, traffic_us
 from gett.schedule.cost.multistage import MultistageCost
-from gett.schedule.mainloops.multistage import LIMITS, MultistageSmem, multistage_smem, smem, warp_step
+from gett.schedule.mainloops.multistage import LIMITS, MultistageSmem, multistage_smem, smem, warp_atom, warp_step
 from gett.schedule.rules.rule import first_broken
 from gett.schedule.search.base import Later, Search
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
@@ -27,9 +28,13 @@ from layouts.rates import SECTOR
 
 WARPS = 8  # most warps of a block
 SIDES = (32, 64, 128, 256)  # of tiles that are tried for any extent
-BATCHED_SIDES = {True: ((16, 32, 64), (8, 16, 32, 64)), False: ((4, 8, 12, 16, 24, 32, 64), (8, 16, 24, 32, 64))}
-"""Rows and columns of a batch in a block, by whether tensor cores multiply."""
-SMALL = {True: 16, False: 24}
+BATCHED_SIDES = {
+    16: ((16, 32, 64), (8, 16, 32, 64)),
+    8: ((8, 16, 24, 32, 64), (8, 16, 24, 32, 64)),
+    4: ((4, 8, 12, 16, 24, 32, 64), (8, 16, 24, 32, 64)),
+}
+"""Rows and columns of a batch in a block, by what a warp's rows are multiples of."""
+SMALL = {16: 16, 8: 24, 4: 24}
 """Rows and columns of the largest products of which a block makes several though a batch's elements lie together."""
 FULL = 0.85
 """Share of a side that whole rows of D fill at least where it is tried for them."""
@@ -52,18 +57,21 @@ class MmaTile:
 class MultistageSearch(Search[Schedule]):
     """What may be tried for one plan, a matrix product; a choice is a schedule whose tiles take all of K.
 
-    As a `fallback` it tries only tiles that meet the limits of a thread whatever the strides are. `refusal` says why
-    the last tile was refused, "" where none was.
+    Tensor cores multiply where they take the type, unless `multiply_adds` are asked for. As a `fallback` it tries only
+    tiles that meet the limits of a thread whatever the strides are. `refusal` says why the last tile was refused, ""
+    where none was.
     """
 
-    def __init__(self, plan: GemmPlan, facts: ArchFacts, *, fallback: bool = False) -> None:
+    def __init__(
+        self, plan: GemmPlan, facts: ArchFacts, *, fallback: bool = False, multiply_adds: bool = False
+    ) -> None:
         self.plan, self.facts, self.fallback = plan, facts, fallback
-        self.cost = MultistageCost(plan, facts)
-        self.tensor_cores = self.cost.tensor_cores
+        self.atom = None if multiply_adds else warp_atom(plan)
+        self.cost = MultistageCost(plan, facts, tensor_cores=self.atom is not None)
         self.memory, self.time = self.cost.device.memory, traffic_us(plan, self.cost.device)
         dtype = plan.contraction.dtype
-        if self.tensor_cores:
-            rate = facts.tensor_tflops[tensor_type(dtype).name] * facts.mma_sync_share
+        if self.atom is not None:
+            rate = facts.tensor_tflops[tensor_type(data_type(dtype).real).name] * facts.mma_sync_share
         else:
             rate = facts.fma_tflops[dtype]
         self.compute = plan.flops / rate * 1e-6
@@ -92,9 +100,9 @@ class MultistageSearch(Search[Schedule]):
     def _tiles(self) -> list[Later[Schedule]]:
         """The schedules of each tile, and of the same with more warps, when they may be among the best."""
         found = []
-        for enumerate_tiles in (fallback_tiles,) if self.fallback else (mma_tiles, batched_tiles):
-            for tile in enumerate_tiles(self.plan, self.tensor_cores):
-                more = None if self.fallback else with_more_warps(tile, self.tensor_cores)
+        for enumerate_tiles in (fallback_tiles,) if self.fallback else (batched_tiles, mma_tiles):
+            for tile in enumerate_tiles(self.plan, self.atom):
+                more = None if self.fallback else with_more_warps(tile, self.atom)
                 bounds = (self._least_us(x) for x in (tile, more) if x is not None)
                 found.append(Later(min(bounds), partial(self._with_more_warps, tile, more)))
         return found
@@ -169,7 +177,7 @@ class MultistageSearch(Search[Schedule]):
         made = Schedule(
             arch=facts.arch,
             tiling=t,
-            mainloop=Multistage(a, b, self.tensor_cores, stages, tile.warps, warps, t.k.flattens),
+            mainloop=Multistage(a, b, self.atom is not None, stages, tile.warps, warps, t.k.flattens),
             epilogue=Epilogue(
                 VectorStore(store_vector(plan, t.m, t.n, t.l)),
                 VectorSource() if plan.contraction.c is not None else None,
@@ -187,7 +195,7 @@ class MultistageSearch(Search[Schedule]):
         """The loader of an operand, worked out once for boxes that many tiles share."""
         key = tensor, box, t.shape[tensor == B], t.k, t.shape[2], t.l
         if key not in self._loaders:
-            self._loaders[key] = operand_loader(self.plan, tensor, t, self.tensor_cores)
+            self._loaders[key] = operand_loader(self.plan, tensor, t, self.atom is not None)
         return self._loaders[key]
 
     def _k_boxes(self, block: int) -> Iterable[Box]:
@@ -229,33 +237,44 @@ class MultistageSearch(Search[Schedule]):
         return tuple(s.extent for s in modes), weights, next((u for u in units if u is not None), None)
 
 
-def mma_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
+def tiled_searches(plan: GemmPlan, facts: ArchFacts) -> list[MultistageSearch]:
+    """The searches of a plan: of what tensor cores multiply, and of multiply-adds where there are no others.
+
+    They are tried of complex numbers, too, where half of an instruction's rows would be padding.
+    """
+    atom, products = warp_atom(plan), plan.contraction.real_products
+    searches = [MultistageSearch(plan, facts)]
+    if atom is not None and products > 1 and 2 * plan.extent_m <= atom.m:
+        searches.append(MultistageSearch(plan, facts, multiply_adds=True))
+    return searches
+
+
+def mma_tiles(plan: GemmPlan, atom: MmaAtom | None) -> Iterator[MmaTile]:
     """Tiles of one batch worth considering for the extents at hand."""
     dtype = data_type(plan.contraction.dtype)
-    accumulator = dtype.accumulator_bytes
-    depths = _depths(plan, tensor_cores)
+    accumulator, even = dtype.accumulator_bytes, atom is None or dtype.real_products > 1
+    depths = _depths(plan, atom)
     most = 128 * 128 * 4 // accumulator
-    if tensor_cores:
-        most = 128 * 256 if accumulator == 4 else 128 * 128
-    for m in _sides(plan.extent_m, 16, tensor_cores, _row_of_d(plan, plan.m)):
-        for n in _sides(plan.extent_n, 8, tensor_cores, _row_of_d(plan, plan.n)):
-            warps = _warps(m, n, tensor_cores, accumulator) if m * n <= most else None
+    if atom is not None:
+        most = 128 * 256 if accumulator == 4 else 128 * 128 * 8 // accumulator
+    step = 16 if atom is None else atom.m
+    for m in _sides(plan.extent_m, step, even, _row_of_d(plan, plan.m)):
+        for n in _sides(plan.extent_n, 8, even, _row_of_d(plan, plan.n)):
+            warps = _warps(m, n, atom, accumulator) if m * n <= most else None
             if warps is not None:
                 for k in depths:
                     yield MmaTile((m, n, k), warps)
 
 
-def _depths(plan: GemmPlan, tensor_cores: bool, *, batched: bool = False) -> list[int]:
+def _depths(plan: GemmPlan, atom: MmaAtom | None, *, batched: bool = False) -> list[int]:
     """K of a tile that is tried: usual ones, of a short group no more than it has in whole steps.
 
     Warps that make a batch each, when `batched`, take few instructions of the tensor cores.
     """
     size = itemsize(plan.contraction.dtype)
     step, usual = max(1, 8 // size), {1: (16, 32), 2: (16, 32), 4: (8, 16), 8: (8,), 16: (4,)}[size]
-    if tensor_cores:
-        mma = tensor_type(plan.contraction.dtype).mma
-        assert mma is not None
-        step, usual = mma.k, tuple(d * mma.k for d in (1, 2, 3, 4)) if batched else (64 // size, 128 // size)
+    if atom is not None:
+        step, usual = atom.k, tuple(d * atom.k for d in (1, 2, 3, 4)) if batched else (64 // size, 128 // size)
     whole = -(-plan.extent_k // step) * step
     return sorted({min(d, whole) for d in usual})
 
@@ -269,14 +288,14 @@ def _row_of_d(plan: GemmPlan, modes: Sequence[Strided]) -> int:
     return row
 
 
-def _sides(extent: int, step: int, tensor_cores: bool, row: int) -> list[int]:
+def _sides(extent: int, step: int, even: bool, row: int) -> list[int]:
     """Usual sides that are not twice too long, the one that fits a short group, and one of whole rows of D.
 
-    Of multiply-adds, whose time is that of all elements of a tile, also sides that divide a group evenly.
+    Where the time is that of all elements of a tile, also sides that divide a group as `even` as can be.
     """
     usual, fit = SIDES, -(-extent // step) * step
     sides = {s for s in usual if s < 2 * fit or s == usual[0]}
-    if not tensor_cores and usual[0] < fit < usual[-1]:
+    if even and usual[0] < fit < usual[-1]:
         sides |= {-(-extent // -(-extent // s) // step) * step for s in usual if s < fit}
         sides.add(-(-fit // usual[0]) * usual[0])
     if fit <= usual[1] or (fit <= usual[-1] and fit % 32 == 0) or (fit < usual[2] and fit % 16 == 0):
@@ -287,9 +306,9 @@ def _sides(extent: int, step: int, tensor_cores: bool, row: int) -> list[int]:
     return sorted(sides)
 
 
-def _warp_grids(m: int, n: int, tensor_cores: bool) -> Iterator[tuple[int, int]]:
+def _warp_grids(m: int, n: int, atom: MmaAtom | None) -> Iterator[tuple[int, int]]:
     """Warps along M and N that share a tile evenly: powers of two, most warps first."""
-    step_m, step_n = warp_step(tensor_cores)
+    step_m, step_n = warp_step(atom)
     for count in (8, 4, 2, 1):
         for wm in (1, 2, 4, 8):
             if count % wm == 0 and m % (wm * step_m) == 0 and n % (count // wm * step_n) == 0:
@@ -297,11 +316,11 @@ def _warp_grids(m: int, n: int, tensor_cores: bool) -> Iterator[tuple[int, int]]
 
 
 @lru_cache(maxsize=1024)
-def _warps(m: int, n: int, tensor_cores: bool, accumulator: int) -> tuple[int, int] | None:
+def _warps(m: int, n: int, atom: MmaAtom | None, accumulator: int) -> tuple[int, int] | None:
     """Warps so that a warp's accumulators fit its registers and its tile is near square."""
-    limit = 64 * (64 if tensor_cores else 32) * 4 // accumulator
+    limit = 64 * (32 if atom is None else 64) * 4 // accumulator
     best: tuple[float, tuple[int, int]] | None = None
-    for wm, wn in _warp_grids(m, n, tensor_cores):
+    for wm, wn in _warp_grids(m, n, atom):
         tm, tn, count = m // wm, n // wn, wm * wn
         if tm * tn > limit or (tm * tn < limit // 4 and count > 4) or (tm * tn < limit // 16 and count > 1):
             continue
@@ -313,20 +332,20 @@ def _warps(m: int, n: int, tensor_cores: bool, accumulator: int) -> tuple[int, i
 
 
 @lru_cache(maxsize=1024)
-def with_more_warps(tile: MmaTile, tensor_cores: bool) -> MmaTile | None:
+def with_more_warps(tile: MmaTile, atom: MmaAtom | None) -> MmaTile | None:
     """The tile with the most warps, near a square, which reads the least shared memory; None where it has as many."""
     (m, n, _), had = tile.shape, tile.warps[0] * tile.warps[1]
-    most = max(_warp_grids(m, n, tensor_cores), key=lambda w: (w[0] * w[1], -(m // w[0] + n // w[1]), w))
+    most = max(_warp_grids(m, n, atom), key=lambda w: (w[0] * w[1], -(m // w[0] + n // w[1]), w))
     return MmaTile(tile.shape, most) if tile.batches == 1 and most[0] * most[1] > had else None
 
 
-def fallback_tiles(plan: GemmPlan, tensor_cores: bool) -> list[MmaTile]:
+def fallback_tiles(plan: GemmPlan, atom: MmaAtom | None) -> list[MmaTile]:
     """Tiles that meet the limits of a thread whatever the strides are: four warps on little work."""
-    m, k = 32 if tensor_cores else 16, _depths(plan, tensor_cores)[0]
+    m, k = 16 if atom is None else 2 * atom.m, _depths(plan, atom)[0]
     return [MmaTile((x * m, x * 32, k), (2, 2)) for x in (1, 2)]
 
 
-def batched_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
+def batched_tiles(plan: GemmPlan, atom: MmaAtom | None) -> Iterator[MmaTile]:
     """Tiles of blocks that make several batches at once.
 
     They serve plans in which a tensor's unit-stride mode is a batch mode, where a block of one batch would use one
@@ -334,10 +353,10 @@ def batched_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
     warp makes all of a batch's tile.
     """
     batched, size, size_d = plan.batched, itemsize(plan.contraction.dtype), plan.size(D)
-    if not batched and max(plan.extent_m, plan.extent_n) > SMALL[tensor_cores]:
+    if not batched and max(plan.extent_m, plan.extent_n) > SMALL[warp_step(atom)[0]]:
         return
-    sides_m, sides_n = BATCHED_SIDES[tensor_cores]
-    depths = _depths(plan, tensor_cores, batched=True)
+    sides_m, sides_n = BATCHED_SIDES[warp_step(atom)[0]]
+    depths = _depths(plan, atom, batched=True)
     most = 128 * WARPS * 32 * 2 // max(size, 2)  # 128 accumulators a thread
     for count in (8, 16, 32):
         if count // 2 >= plan.extent_l and count != 8:

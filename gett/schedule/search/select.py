@@ -23,7 +23,7 @@ from gett.schedule.search.hopper.search import Made, both_roles
 from gett.schedule.search.hopper.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.hopper.wgmma_split import WgmmaSplitCopySearch, WgmmaSplitSearch
 from gett.schedule.search.hopper.wgmma_ss import WgmmaSSSearch
-from gett.schedule.search.multistage import MultistageSearch
+from gett.schedule.search.multistage import MultistageSearch, tiled_searches
 from gett.schedule.search.packed import packed_schedules
 from gett.schedule.search.stream import is_stream, stream_schedule
 from gett.schedule.search.stream_matrix import matrix_schedules
@@ -82,17 +82,17 @@ def searched(plan: GemmPlan, facts: ArchFacts, *, every: bool = True, first: boo
             raise ScheduleError(broken.reason)
         return [made]
     in_planes = planes(plan) is not None and wgmma_takes(plan, facts.arch)
-    tiled = MultistageSearch(plan, facts)
+    tiled = tiled_searches(plan, facts)
     # Planes cost their making: where multiply-adds may be faster than any planes, they are searched first.
-    before = in_planes and not (first and least_hopper_us(plan, facts, SPLIT) < tiled.least)
-    found += best_schedules([tiled], MULTISTAGE, below()) if before else []
+    before = in_planes and not (first and least_hopper_us(plan, facts, SPLIT) < min(x.least for x in tiled))
+    found += best_schedules(tiled, MULTISTAGE, below()) if before else []
     if every or not found or least_hopper_us(plan, facts, SPLIT) < found[0].forecast.us:
         found += wgmma_schedules(plan, facts, below())
     found += dmma_schedules(plan, facts, below())
     if not before:
-        found += best_schedules([tiled], MULTISTAGE, below(), needed=not found)
+        found += best_schedules(tiled, MULTISTAGE, below(), needed=not found)
     found += matrix_schedules(plan, facts)[:MATRIX]
-    refusal = tiled.refusal
+    refusal = tiled[0].refusal
     if not found:  # small extents and single elements: a tile with enough threads, though most of it is padding
         fallback = MultistageSearch(plan, facts, fallback=True)
         found = best_schedules([fallback], MULTISTAGE, below())

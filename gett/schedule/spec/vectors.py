@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gett.hw.dtypes import ACCESS_BYTES
 from gett.ir.contraction import Operand
 from gett.ir.gemm import A, D, GemmPlan, itemsize
 from layouts.access import max_vector
@@ -96,15 +97,18 @@ def run_length(along: Sequence[TiledDim]) -> int:
 def row_vector(plan: GemmPlan, tensor: int, dims: Sequence[TiledDim], rows: int, depth: int) -> int:
     """The widest vector that `cp.async` may copy: all of it in one row of the tile; 0 where it may copy none.
 
-    The tile has `rows` (M or N) and `depth`, padding included.
+    The tile has `rows` (M or N) and `depth`, padding included. An element that is as wide as the widest copy may lie
+    anywhere.
     """
     operand = plan.operand(tensor)
     assert operand is not None
     size = itemsize(operand.dtype)
+    if dims and size == ACCESS_BYTES:
+        return int(operand.alignment % ACCESS_BYTES == 0)
     if not dims or dims[0].group == "l" or dims[0].prefix != 1:
         return 0
     vector = widest_vector(plan, tensor, dims, depth if dims[0].group == "k" else rows)
-    return vector if vector * size in (4, 8, 16) and (size < 16 or operand.alignment % 16 == 0) else 0
+    return vector if vector * size in (4, 8, ACCESS_BYTES) else 0
 
 
 def whole_vectors(

@@ -84,8 +84,10 @@ def lane_order(dims: Sequence[TiledDim], tile: LoadedTile) -> Order:
         lanes = [n for n in range(1, min(tile.along, LANES) + 1) if tile.along % n == 0]
         rows = [2**i for i in range(1, 6) if tile.smem.rows % 2**i == 0]
         others = [_by_row(tile, n, m) for n in lanes for m in rows if n * m <= LANES]
+        if dims and (dims[0].group == "l" or dims[0].prefix > 1):  # no row of the tile begins as memory does
+            others.append(memory_order(dims, tile.side))
     clocks = {order: _clocks(dims, tile, order) for order in others}
-    best = min(others, key=lambda x: (clocks[x], -x[1].size), default=None)
+    best = min(others, key=lambda x: (clocks[x], -x[min(1, len(x) - 1)].size), default=None)
     return best if best is not None and LEAST_GAIN * clocks[best] <= usual else ()
 
 

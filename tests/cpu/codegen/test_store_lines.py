@@ -39,8 +39,7 @@ CASES = [  # subscripts, shapes, dtype: what the tile's lines are
 def schedules(subscripts: str, shapes: list[tuple[int, ...]], dtype: str) -> tuple[GemmPlan, list[Schedule]]:
     """Those without slices whose tile of D is stored in lines, of different lines."""
     plan, _ = plan_for(subscripts, shapes, dtype)
-    search = MultistageSearch(plan, FACTS)
-    search.tensor_cores = search.cost.tensor_cores = False
+    search = MultistageSearch(plan, FACTS, multiply_adds=True)
     found: dict[Lines, Schedule] = {}
     for s in best_schedules([search], 60):
         if s.split_k == 1 and (lines := store_lines(plan, s, store_order(plan, s))).line:

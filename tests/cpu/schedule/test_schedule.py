@@ -46,10 +46,11 @@ def check_hard_limits(plan: GemmPlan, s: Schedule) -> None:
         assert box.extents == extents
         assert box.size <= block
         assert box.tiles * box.size >= box.volume
-    assert m % (loop.warps[0] * (16 if loop.tensor_cores else 4)) == 0
+    rows = {"complex128": 8}.get(dtype, 16) if loop.tensor_cores else 4
+    assert m % (loop.warps[0] * rows) == 0
     assert n % (loop.warps[1] * 8) == 0
-    step = {"float16": 16, "bfloat16": 16, "float32": 8, "float64": 4}[dtype] if loop.tensor_cores else 1
-    assert k % step == 0
+    steps = {"float16": 16, "bfloat16": 16, "float32": 8, "float64": 4, "complex128": 4}
+    assert k % (steps[dtype] if loop.tensor_cores else 1) == 0
     assert loop.stages >= 2
     for loader, side in ((loop.a, m), (loop.b, n)):
         assert thread_accesses(tiling, loop, loader, side) <= ACCESS_LIMIT

@@ -78,7 +78,7 @@ def test_they_are_chosen_where_a_block_of_one_batch_would_use_single_elements(dt
 @pytest.mark.parametrize(("columns", "side"), [(72, 24), (84, 96), (84, 48), (130, 72)])
 def test_multiply_adds_are_tried_on_sides_with_little_padding(columns: int, side: int) -> None:
     plan = large("ik,kj->ij", "complex64", i=4096, k=1024, j=columns)
-    sides = {side for t in mma_tiles(plan, tensor_cores=False) for side in t.shape[:2]}
+    sides = {side for t in mma_tiles(plan, None) for side in t.shape[:2]}
     assert side in sides
 
 
@@ -103,8 +103,7 @@ def test_tiles_divided_by_stream_k_are_exact(
     """Blocks make parts of tiles first, then whole tiles; the second kernel adds the parts."""
     plan, _ = plan_for(subscripts, shapes, dtype, with_c=bool(c))
     arrays, wanted, added = numbers_for(plan, subscripts, shapes, dtype, with_c=bool(c))
-    search = MultistageSearch(plan, few(FACTS, 2))
-    search.tensor_cores = search.cost.tensor_cores = False
+    search = MultistageSearch(plan, few(FACTS, 2), multiply_adds=True)
     divided = [made for s in best_schedules([search], 60) if (made := streamed(s, plan, FACTS)) is not None]
     small = sorted(divided, key=lambda s: s.tiling.shape)
     assert small
@@ -122,8 +121,7 @@ def test_slices_are_added_in_the_order_of_the_workspace(dtype: str, c: str, tmp_
     subscripts, shapes = "kce,kf->efc", [(300, 5, 7), (300, 9)]
     plan, _ = plan_for(subscripts, shapes, dtype, with_c=bool(c))
     arrays, wanted, added = numbers_for(plan, subscripts, shapes, dtype, with_c=bool(c))
-    search = MultistageSearch(plan, few(FACTS, 4))
-    search.tensor_cores = search.cost.tensor_cores = False
+    search = MultistageSearch(plan, few(FACTS, 4), multiply_adds=True)
     sliced = [s for s in best_schedules([search], 80) if 1 < s.split_k < 8]  # one thread adds all slices of an output
     apart = [s for s in sliced if "kStepN = 7" in render_kernel(plan, s).source.text]
     assert apart
