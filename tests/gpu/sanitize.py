@@ -55,6 +55,7 @@ STREAMS = (
 def problems() -> list[Problem]:
     """Contractions in several types, some with C; kernels for them are the model's choices."""
     out = [Problem(c, d) for c in TINY for d in ("float16", "complex64")]
+    out += [Problem(c, "complex128") for c in (ODD, TINY[5], TINY[7])]
     out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
     out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, TINY[6])] + [Problem(ODD, "float32", "ieee", DENSE)]
     return out + [Problem(c, "float32") for c in STREAMS]
