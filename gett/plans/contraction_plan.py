@@ -1,6 +1,7 @@
-"""`ContractionPlan`: a planned contraction as users hold it: what it says of itself, and its calls.
+"""`ContractionPlan`: a planned contraction as users hold it, and its calls.
 
-Owns checking the arrays of a call against what was planned. How steps run is `gett.plans.bound_steps`'.
+Owns checking the arrays of a call against what was planned. How steps run is `gett.plans.bound_steps`', what a plan
+says of itself `gett.plans.plan_text`'s.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from gett.arrays.dynamo import untraced
 from gett.arrays.interop import lend_bfloat16
 from gett.arrays.kinds import CPU, NUMPY
 from gett.arrays.torch import torch_library
-from gett.console.formatting import count, printable
 from gett.errors import (
     CompileError,
     DeviceError,
@@ -26,18 +26,16 @@ from gett.errors import (
     OutputError,
     ShapeError,
 )
-from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import is_complex
-from gett.ir.subscripts import parse
 from gett.ir.tensors import TensorSpec
-from gett.network.path import Path, path_info
+from gett.network.path import Path
 from gett.network.request import PlanRequest
 from gett.network.steps import Step
 from gett.plans.call import NO_ARGUMENTS, NO_DERIVATIVES, Call, finished, make_call
 from gett.plans.checks import any_complex, check_factors, check_fits, check_out, check_planned, resolve_addend
 from gett.plans.compiling import compile_parts, settle_parts, unsettled
 from gett.plans.fit import Fit
-from gett.plans.plan_figures import PlanFigures
+from gett.plans.plan_text import PlanText
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
     from gett.typing import CallOptions, DeviceArrayT, NumPyOperand, Size, SupportsArray
 
 
-class ContractionPlan(PlanFigures):
+class ContractionPlan(PlanText):
     """A planned contraction, to be run many times: `plan(a, b, out=d)`.
 
     Attributes:
@@ -60,7 +58,7 @@ class ContractionPlan(PlanFigures):
         dtype: dtype in which products are formed; the result's, unless `out` was given in another.
     """
 
-    __slots__ = ("_fit", "_read", "_real_factors", "path", "subscripts")
+    __slots__ = ("_fit", "_read", "_real_factors")
 
     def __init__(
         self,
@@ -94,123 +92,11 @@ class ContractionPlan(PlanFigures):
         self._real_factors = is_complex(d.dtype.name) and not is_complex(last)
         self._fit = Fit(request, d)
 
-    @property
-    def path_info(self) -> Any:
-        """opt_einsum's `PathInfo` of the path: its text is a table of the contractions with their cost.
-
-        Example:
-            >>> import gett
-            >>> info = gett.plan("ij,jk->ik", ((3, 4), "float64"), ((4, 5), "float64")).path_info
-            >>> info.path, int(info.opt_cost)
-            ([(0, 1)], 120)
-        """
-        shapes = [t.shape for t in self._request.operands]
-        return path_info(parse(self._request.spec, list(map(len, shapes))), shapes, self.path)
-
-    @property
-    def request(self) -> PlanRequest:
-        """What was asked for, as plans are made from it."""
-        return self._request
-
     def under(self, request: PlanRequest) -> ContractionPlan:
         """The same steps for a request with a limit that they keep, which later calls keep too."""
         made = ContractionPlan(request, self.subscripts, self.steps, self.path, *self.result, self._read, self._replan)
         made._settled = self._settled
         return made
-
-    def __str__(self) -> str:
-        """`explain()`: at most ten lines, forty of a network."""
-        return self.explain()
-
-    def explain(self, *, detail: bool = False) -> str:
-        """The plan as text, for people.
-
-        At most ten lines: what it is as a matrix product, the kernel, the expected time with its rates and share of the
-        roofline, what bounds it, memory and copies, and what would make it faster. Estimates are the cost model's, for
-        the GPU that the plan is for; of the CPU there are none. A network takes at most forty: totals, launches, and
-        the ten steps that take longest with what bounds each.
-
-        Args:
-            detail: Tell everything instead: groups, strides, boxes, loads and stores of every step. Kernels are
-                compiled for it where a compiler is installed, so that what is told is what runs.
-
-        Example:
-            >>> import gett
-            >>> plan = gett.plan("ij,jk->ik", ((256, 512), "float64"), ((512, 128), "float64"))
-            >>> print(plan.explain())  # doctest: +ELLIPSIS
-            ij,jk->ik on the CPU, float64
-              is        gemm M 256 (i) x N 128 (k) x K 512 (j)
-              runs as   NumPy: one BLAS call...
-        """
-        if detail:
-            from gett.explain.detail import explain  # late, here and below: few programs look at the text
-
-            return explain(self.settle())
-        from gett.explain.summary import summary
-
-        return summary(self, self._told(), self._facts(), self._tried)
-
-    def _repr_html_(self) -> str:
-        """`explain()` as a table, which notebooks show."""
-        from gett.explain.summary import summary_html
-
-        return summary_html(self, self._told(), self._facts(), self._tried)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The plan as plain data, which `json.dumps` takes: what `gett explain --json` prints.
-
-        Example:
-            >>> import gett
-            >>> gett.plan("ij->ji", ((2, 3), "float32")).to_dict()["shape"]
-            [3, 2]
-        """
-        from gett.explain.record import plan_record
-
-        return plan_record(self)
-
-    def plot(self, ax: Any = None, *, kind: Literal["roofline", "steps"] | None = None) -> Any:
-        """Draw the plan with matplotlib: the roofline of its GPU with each step below it, or its steps in order.
-
-        The second has for each step its time by the cost model, coloured by what bounds it, and behind them the bytes
-        that are held. On the CPU, of which no times are known, it has each step's share of the work.
-
-        Args:
-            ax: Axes to draw on; by default those of a new figure.
-            kind: `"roofline"` or `"steps"`; by default the steps where there are more than 12.
-
-        Returns:
-            The axes.
-
-        Raises:
-            OptionError: `kind` is no such word, the roofline is that of a plan for the CPU, of which no rates are
-                known, or there is nothing to draw.
-            MissingPackageError: matplotlib is not installed.
-        """
-        from gett.explain.plot import plot_plan
-
-        return plot_plan(self, self._facts(), ax, kind)
-
-    def _told(self) -> PlanRequest:
-        """The request of `steps`."""
-        return self._request
-
-    def _facts(self) -> ArchFacts | None:
-        """Rates of the GPU that the plan is for: those of the one at hand where it was planned for that."""
-        if self.arch == "cpu":
-            return None
-        if self._request.device is None:
-            return arch_facts(self.arch)
-        from gett.runtime.device import device_facts
-
-        return device_facts().planning
-
-    def _tried(self, request: PlanRequest) -> ContractionPlan:
-        """The plan of a changed request, which the plan cache does not keep."""
-        made: ContractionPlan = self._replan(request, keep=False)
-        return made
-
-    def __repr__(self) -> str:
-        return f"<ContractionPlan {printable(self.subscripts)} on {self.arch}, {count(len(self.steps), 'step')}>"
 
     def compile(self) -> ContractionPlan:
         """Compile the kernels of a plan that was made for an architecture, whether or not there is such a GPU.

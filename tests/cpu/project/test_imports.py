@@ -70,6 +70,7 @@ INSIDE = {
         "bindings",
         "bound_steps unsliced",
         "compiling recording plan_figures plan_graph",
+        "plan_text",
         "contraction_plan",
         "planner",
     ],
