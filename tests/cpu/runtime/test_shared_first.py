@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import logging
 import subprocess
 import sys
 import threading
 import time
-import types
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,169 +25,23 @@ import gett.runtime.graphs
 import gett.runtime.grouped
 import gett.runtime.together
 import gett.tune.recall
-from gett.arrays.kinds import NumpyKind
-from gett.errors import CompileError, DeviceError, OutOfMemoryError
-from gett.graphs.replay import Replay
-from gett.jit.compile import CompileResult
+from gett.errors import DeviceError
 from gett.network.optimize import AUTOTUNE, Bytes
 from gett.network.request import PlanRequest
 from gett.network.steps import last_uses, launch_numbers, peak_bytes
 from gett.plans.plan_cache import plan_cache
 from gett.slices.finder import find_plan
-from tests.cpu.tuning import FACTS, compile_by, matrix, new_process
-
-SPEC = "ab,bc,cd,de,ef,fg,gh,hi,ij,jk,kl,lm->am"
-SIDES = (900, 3, 5, 130, 140, 150, 3, 4, 170, 2, 6, 5, 700)
-ROOT = Path(__file__).parents[3]
-
-
-class Kind(NumpyKind):
-    """NumPy's arrays, which say that they lie on a GPU."""
-
-    def stream(self) -> int:
-        return 5
-
-    def memory(self, device: int) -> int:
-        return 1 << 40
-
-    def arch(self, device: int) -> str:
-        return "sm_90a"
-
-
-KIND = Kind()
-
-
-def at(address: int, operand: Any, extents: Any) -> Any:
-    """The tensor at an address."""
-    shape = [extents[m] for m in operand.modes]
-    reach = sum(s * (e - 1) for s, e in zip(operand.strides, shape, strict=True))
-    raw = (ctypes.c_char * (reach + np.dtype(operand.dtype).itemsize)).from_address(address)
-    return np.lib.stride_tricks.as_strided(np.frombuffer(raw, operand.dtype), shape, operand.strides)
-
-
-def contract(gemm: Any, a: int, b: int, d: int, alpha: Any = 1) -> None:
-    """What a kernel does, on the host's memory."""
-    k = gemm.contraction
-    found = [at(x, o, k.extents) for x, o in ((a, k.a), (b, k.b)) if o is not None]
-    modes = [list(o.modes) for o in (k.a, k.b) if o is not None]
-    at(d, k.d, k.extents)[...] = alpha * np.einsum(
-        *[x for pair in zip(found, modes, strict=True) for x in pair], list(k.d.modes)
-    )
-
-
-class Own:
-    """A kernel of a step's own."""
-
-    workspace_bytes, device, measured = 0, 0, None
-
-    def __init__(self, gemm: Any, made: Any, log: list[str]) -> None:
-        self.gemm, self.schedule, self.log = gemm, made.schedule, log
-
-    def __call__(self, a: Any, b: Any, c: Any, d: Any, alpha: Any = 1, beta: Any = 0) -> None:
-        self.log.append("own")
-        pointers = [0 if x is None else KIND.pointer(x) for x in (a, b, d)]
-        contract(self.gemm, *pointers, alpha)
-
-    def record(self) -> None:
-        raise AssertionError("no graph is recorded here")
-
-
-class Together:
-    """A launch of steps that are made together."""
-
-    workspace_bytes, device, measured = 0, 0, None
-
-    def __init__(self, gemms: Any, log: list[str]) -> None:
-        self.gemms, self.log = gemms, log
-
-    def run_together(self, addresses: Any, stream: int) -> None:
-        assert stream == 5
-        self.log.append("shared")
-        for gemm, (a, b, c, d) in zip(self.gemms, addresses, strict=True):
-            assert c == 0
-            contract(gemm, a, b, d)
-
-
-class Crew:
-    """Compilers that wait until they may go on."""
-
-    def __init__(self, state: Any, count: int) -> None:
-        self.state, self.count = state, count
-
-    def compile(self, text: str, arch: str, **options: Any) -> CompileResult:
-        assert self.state.go.wait(30)
-        if self.state.error is not None:
-            raise self.state.error
-        self.state.behind.append(text)
-        return CompileResult(f"cubin {hash(text)}".encode(), "")
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.fixture
-def machine(fake_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A GPU that computes on the host, and compilers behind the calls that wait until `go` is set."""
-    state = types.SimpleNamespace(go=threading.Event(), error=None, behind=[], now=[], classes=[], log=[], loaded=0)
-    state.load_error = state.table_error = None
-
-    def here(text: str, arch: str, **options: Any) -> CompileResult:
-        state.now.append(text)
-        return CompileResult(f"cubin {hash(text)}".encode(), "")
-
-    def compile_kernel(source: Any, arch: str, *, compiler: Any = None, **options: Any) -> bytes:
-        options.pop("sparing", None)
-        key = gett.jit.compile.kernel_key(source, arch, **options)
-        return gett.jit.diskcache.kernel_cache().get_or_build(key, lambda: compiler(source.text, arch).cubin)
-
-    def load(gemm: Any, made: Any) -> Own:
-        if state.load_error is not None:
-            raise state.load_error
-        state.loaded += 1
-        return Own(gemm, made, state.log)
-
-    def build(launches: Any) -> dict[int, Together]:
-        if state.table_error is not None:
-            raise state.table_error
-        return {number: Together(gemms, state.log) for number, (_, gemms) in launches.items()}
-
-    compile_by(monkeypatch, compile_kernel)
-    monkeypatch.setattr(gett.runtime.compiling, "compile_uncached", here)
-    monkeypatch.setattr(gett.runtime.device, "device_facts", lambda *_: FACTS)
-    monkeypatch.setattr(gett.tune.recall, "load_executable", load)
-    monkeypatch.setattr(gett.runtime.together, "build_together", build)
-    monkeypatch.setattr(gett.runtime.grouped, "compile_grouped", state.classes.append)
-    monkeypatch.setattr(gett.jit.background, "Workers", lambda count: Crew(state, count))
-    monkeypatch.setattr(gett.plans.standing_in, "_records", lambda kind: False)
-    monkeypatch.setattr(Replay, "__call__", lambda *_: False)
-    monkeypatch.delenv("GETT_SHARED_FIRST", raising=False)
-    yield state
-    state.go.set()
-
-
-def request(sides: Any = SIDES, dtype: str = "float64", **options: Any) -> PlanRequest:
-    operands = tuple(matrix(n, m, dtype) for n, m in itertools.pairwise(sides))
-    return PlanRequest(spec=SPEC, operands=operands, arch="sm_90a", device=0, optimize="greedy", **options)
-
-
-def numbers(sides: Any = SIDES, dtype: str = "float64", seed: int = 0) -> tuple[list[Any], Any]:
-    rng = np.random.default_rng(seed)
-    arrays = [rng.integers(-2, 3, pair).astype(dtype) for pair in itertools.pairwise(sides)]
-    return arrays, np.linalg.multi_dot([x.astype(float) for x in arrays])
-
-
-def run(plan: Any, arrays: Any, alpha: Any = 1) -> Any:
-    return plan.run(KIND, 0, arrays, alpha=alpha)
-
-
-def compiled(plan: Any) -> None:
-    """Wait for the kernels, but not for a call that takes them."""
-    plan._standing[0].wait()
-
-
-def used(state: Any) -> set[str]:
-    found, state.log[:] = set(state.log), []
-    return found
+from tests.cpu.runtime.shared_machine import (
+    ROOT,
+    SIDES,
+    SPEC,
+    compiled,
+    numbers,
+    request,
+    run,
+    used,
+)
+from tests.cpu.tuning import matrix, new_process
 
 
 def test_the_first_calls_run_on_shared_kernels_and_later_ones_on_their_own(machine: Any) -> None:
@@ -310,151 +161,6 @@ def test_a_factor_waits(machine: Any) -> None:
     assert not plan.stands_in
 
 
-def test_what_cannot_be_compiled_leaves_shared_kernels(machine: Any, caplog: pytest.LogCaptureFixture) -> None:
-    machine.error = CompileError("no such luck")
-    machine.go.set()
-    plan, (arrays, exact) = find_plan(request()), numbers()
-    with pytest.raises(CompileError, match="no such luck"):
-        compiled(plan)
-    for _ in range(2):
-        np.testing.assert_array_equal(run(plan, arrays), exact)
-    assert used(machine) == {"shared"}
-    with pytest.raises(CompileError, match="no such luck"):
-        plan.compile()
-    with pytest.raises(CompileError, match="no such luck"):
-        run(plan, arrays, alpha=2)
-    assert plan.settle() is plan
-    warnings = [x for x in caplog.records if x.levelno >= logging.WARNING]
-    assert len(warnings) == 1
-    assert "no such luck" in warnings[0].getMessage()
-
-
-def test_what_cannot_be_loaded_leaves_shared_kernels(machine: Any, caplog: pytest.LogCaptureFixture) -> None:
-    machine.go.set()
-    plan, (arrays, exact) = find_plan(request()), numbers()
-    compiled(plan)
-    machine.load_error = OutOfMemoryError("no room")
-    for _ in range(2):
-        np.testing.assert_array_equal(run(plan, arrays), exact)
-    assert used(machine) == {"shared"}
-    assert [x.levelno for x in caplog.records if x.levelno >= logging.WARNING] == [logging.WARNING]
-    with pytest.raises(OutOfMemoryError, match="no room"):
-        plan.compile()
-    machine.load_error = None
-    plan.compile()  # there is room again
-    np.testing.assert_array_equal(run(plan, arrays), exact)
-    assert "own" in used(machine)
-
-
-@pytest.mark.parametrize("processors", [1, 16])
-def test_without_memory_for_tables_the_error_is_the_usual_one(
-    machine: Any, monkeypatch: pytest.MonkeyPatch, processors: int
-) -> None:
-    monkeypatch.setattr(gett.plans.standing_in.os, "cpu_count", lambda: processors)
-    machine.table_error = OutOfMemoryError("bytes of tables")
-    machine.go.set()
-    with pytest.raises(OutOfMemoryError, match="bytes of tables"):
-        find_plan(request())
-    machine.table_error = None
-    assert not find_plan(request()).stands_in  # what was compiled by then is found
-
-
-def test_a_class_that_does_not_compile_waits_for_own_kernels(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(schedule: Any) -> None:
-        if schedule.tile.shape[0] > 32:
-            raise CompileError("no large tile")
-
-    monkeypatch.setattr(gett.runtime.grouped, "compile_grouped", refuse)
-    machine.go.set()
-    plan, (arrays, exact) = find_plan(request()), numbers()
-    assert not plan.stands_in
-    np.testing.assert_array_equal(run(plan, arrays), exact)
-
-
-def test_nothing_is_exchanged_while_a_graph_is_recorded(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gett.plans.standing_in, "_records", lambda kind: kind is not None)
-    machine.go.set()
-    plan, (arrays, exact) = find_plan(request()), numbers()
-    compiled(plan)
-    np.testing.assert_array_equal(run(plan, arrays), exact)
-    assert plan.stands_in
-    monkeypatch.setattr(gett.plans.standing_in, "_records", lambda kind: False)
-    run(plan, arrays)
-    assert not plan.stands_in
-
-
-def test_whether_a_stream_records_is_asked_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr("gett.runtime.driver.load_driver", lambda: "driver")
-    monkeypatch.setattr(gett.runtime.graphs, "is_capturing", lambda driver, stream: asked.append(stream.value) or True)
-    assert gett.plans.standing_in._records(KIND)
-    assert asked == [5]
-    assert not gett.plans.standing_in._records(None)
-
-
-def test_stripped_calls_run_on_either(machine: Any) -> None:
-    plan, (arrays, exact) = find_plan(request()), numbers()
-    for kernels in ({"shared"}, {"shared", "own"}):
-        mantissa, exponent = plan.stripped(KIND, 0, arrays)
-        np.testing.assert_allclose(mantissa * 10.0**exponent, exact, rtol=1e-12)
-        assert used(machine) == kernels
-        machine.go.set()
-        compiled(plan) if plan.stands_in else None
-
-
-def test_a_call_that_has_begun_keeps_what_it_has(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thread stops within its first call; another one exchanges the kernels meanwhile."""
-    plan, (arrays, exact) = find_plan(request()), numbers()
-    inside, on = threading.Event(), threading.Event()
-    real = Together.run_together
-
-    def slow(self: Any, addresses: Any, stream: int) -> None:
-        if threading.current_thread().name == "slow":
-            inside.set()
-            assert on.wait(30)
-        real(self, addresses, stream)
-
-    monkeypatch.setattr(Together, "run_together", slow)
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(run(plan, arrays)), name="slow")
-    thread.start()
-    assert inside.wait(30)
-    machine.go.set()
-    compiled(plan)
-    np.testing.assert_array_equal(run(plan, arrays), exact)
-    assert not plan.stands_in
-    used(machine)
-    on.set()
-    thread.join()
-    np.testing.assert_array_equal(found[0], exact)
-    assert used(machine) == {"shared"}
-
-
-def test_threads_that_call_while_kernels_are_exchanged(machine: Any) -> None:
-    plan, (arrays, exact) = find_plan(request()), numbers()
-    wrong: list[Any] = []
-    own: list[int] = []
-
-    def call() -> None:
-        for _ in range(30):
-            if not np.array_equal(run(plan, arrays), exact):
-                wrong.append("result")
-            if not plan.stands_in:
-                own.append(1)
-
-    threads = [threading.Thread(target=call) for _ in range(3)]
-    for t in threads:
-        t.start()
-    machine.go.set()
-    for t in threads:
-        t.join()
-    compiled(plan) if plan.stands_in else None
-    run(plan, arrays)
-    assert not wrong
-    assert not plan.stands_in
-    assert machine.loaded == sum(s.together is None for s in plan.steps)  # once, though three threads called
-
-
 def test_a_second_network_finds_its_classes_and_waits_for_nothing(machine: Any) -> None:
     find_plan(request())
     sides = (800, 2, 7, 90, 200, 210, 5, 4, 130, 3, 7, 2, 600)
@@ -535,7 +241,7 @@ def test_a_plan_by_architecture_has_stand_ins_unless_it_was_compiled(machine: An
 ENDING = """
 import sys, time, types
 import gett, gett.tune.recall, gett.runtime.together, gett.plans.standing_in, gett.jit.background
-from tests.cpu.runtime.test_shared_first import Own, Together, request
+from tests.cpu.runtime.shared_machine import Own, Together, request
 from tests.cpu.tuning import FACTS
 from tests.cpu.fake_driver import FakeHost
 from gett.slices.finder import find_plan
