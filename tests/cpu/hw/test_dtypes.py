@@ -112,6 +112,15 @@ def test_mma_sync_atoms_are_instructions(t: TensorType) -> None:
     compile_text(mma_text(t, t.mma), "sm_90a")
 
 
+def test_what_a_warp_multiplies_of_each_type() -> None:
+    """Of complex numbers their parts, where these are multiplied as they are: both fill the rows of an instruction."""
+    found = {x.name: atom for x in DTYPES.values() if (atom := x.by_warp()) is not None}
+    assert sorted(found) == ["bfloat16", "complex128", "float16", "float64"]
+    assert [(found[x].m, found[x].n, found[x].k) for x in ("float64", "complex128")] == [(16, 8, 4), (8, 8, 4)]
+    assert data_type("float32").by_warp("tf32") == TENSOR_TYPES["tf32"].mma
+    assert data_type("complex64").by_warp("tf32") is None
+
+
 @pytest.mark.parametrize("t", slow_but(WGMMA, WGMMA[:1]), ids=lambda t: t.name)
 def test_wgmma_atoms_are_instructions(t: TensorType) -> None:
     atom = t.wgmma

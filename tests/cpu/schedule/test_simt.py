@@ -11,13 +11,15 @@ import pytest
 from gett.codegen.render import render_kernel
 from gett.explain.detail import explain_gemm
 from gett.hw.archs import arch_facts
-from gett.ir.gemm import GemmPlan
+from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.legality import can_implement
+from gett.schedule.mainloops.multistage import warp_atom
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.multistage import MultistageSearch, mma_tiles
 from gett.schedule.search.select import select_schedule
 from gett.schedule.spec.schedule import OneTile
 from tests.by_hand import streamed
+from tests.cpu.helpers import contraction_of
 from tests.cpu.host_blocks import run_kernel
 from tests.cpu.stream_plans import large, plan_for
 from tests.specs import few
@@ -28,6 +30,7 @@ CASES = [
     ("abcd,edfcga->bgcdfe", [(9, 5, 7, 6), (2, 6, 2, 7, 2, 9)], "float32", "C"),  # those of the second along K
     ("abcd,ead->dceb", [(11, 3, 5, 33), (13, 11, 33)], "complex64", ""),
     ("akl,kbl->abl", [(5, 6, 40), (6, 9, 40)], "int32", "C"),
+    ("abcd,ead->dceb", [(7, 3, 8, 35), (13, 7, 35)], "complex128", "C"),  # by tensor cores
 ]
 
 
@@ -95,6 +98,7 @@ def test_k_is_cut_into_more_slices_than_multiprocessors() -> None:
         ("ik,jk->ji", [(90, 70), (100, 70)], "complex64", "C"),
         ("abk,kcb->abc", [(40, 3, 50), (50, 40, 3)], "int32", ""),
         ("kil,ljk->ij", [(5, 70, 13), (13, 60, 5)], "float64", ""),  # offsets along K come from a table
+        ("ik,jk->ij", [(70, 50), (60, 50)], "complex128", "C"),  # by tensor cores
     ],
 )
 def test_tiles_divided_by_stream_k_are_exact(
@@ -103,7 +107,7 @@ def test_tiles_divided_by_stream_k_are_exact(
     """Blocks make parts of tiles first, then whole tiles; the second kernel adds the parts."""
     plan, _ = plan_for(subscripts, shapes, dtype, with_c=bool(c))
     arrays, wanted, added = numbers_for(plan, subscripts, shapes, dtype, with_c=bool(c))
-    search = MultistageSearch(plan, few(FACTS, 2), multiply_adds=True)
+    search = MultistageSearch(plan, few(FACTS, 2), multiply_adds=dtype != "complex128")
     divided = [made for s in best_schedules([search], 60) if (made := streamed(s, plan, FACTS)) is not None]
     small = sorted(divided, key=lambda s: s.tiling.shape)
     assert small
@@ -154,3 +158,17 @@ def test_whole_waves_are_not_divided() -> None:
     found = best_schedules([MultistageSearch(plan, FACTS)], 4)
     assert found[0].tiling.tiles(1) % FACTS.sm_count == 0
     assert not found[0].scheduler.stream_k
+
+
+@pytest.mark.parametrize(("a", "b", "rows"), [("c16", "c16", 8), ("c16", "f8", 8), ("f8", "c16", 16)])
+def test_warps_multiply_whole_rows_of_complex_numbers(a: str, b: str, rows: int) -> None:
+    """Real rows fill an instruction, complex ones half of it; a real column is one, a complex one two of them."""
+    plan = make_gemm_plan(contraction_of("mk,kn->mn", np.ones((96, 64), a), np.ones((64, 80), b)))
+    atom = warp_atom(plan)
+    assert atom is not None
+    assert (atom.m, plan.contraction.dtype, plan.swapped) == (rows, "complex128", False)
+    s = best_schedules([MultistageSearch(plan, FACTS)], 1)[0]
+    assert (s.kind, can_implement(s, plan, FACTS)) == ("mma.sync", None)
+    m, n, k = s.tiling.shape
+    broken = replace(s, tiling=replace(s.tiling, shape=(m + atom.m // 2, n, k)))
+    assert "block_m" in str(can_implement(broken, plan, FACTS))
