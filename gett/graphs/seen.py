@@ -36,29 +36,35 @@ def _numbers_of() -> Callable[[tuple[Any, ...]], bytes]:
     return _stored if sys.implementation.name == "cpython" and _stored(known) == _asked(known) else _asked
 
 
+_numbers = _numbers_of()
+
+
 class Seen(Generic[T]):
     """The operands of a plan's calls, which this does not keep alive, and what is known of them."""
 
-    __slots__ = ("_found", "_last", "_numbers")
+    __slots__ = ("_found", "_last")
 
     def __init__(self) -> None:
         """Nothing is seen."""
-        self._numbers = _numbers_of()
         self._last = b""
         self._found: list[tuple[bytes, T, list[weakref.ref[Any]]]] = []  # one; emptied when an operand goes
 
     def known(self, operands: Sequence[Any]) -> T | None:
         """What was noted of these operands; None where that was of others, or one of them has gone."""
         for numbers, known, _ in self._found:
-            if numbers == self._numbers(tuple(operands)):
+            if numbers == _numbers(tuple(operands)):
                 return known
         return None
 
     def note(self, operands: Sequence[Any], known: T) -> None:
         """Remember what is known, the second time that a call has these operands: others may come only once."""
-        numbers = self._numbers(tuple(operands))
+        numbers = _numbers(tuple(operands))
         if numbers == self._last:
             found: list[tuple[bytes, T, list[weakref.ref[Any]]]] = []
-            found.append((numbers, known, [weakref.ref(x, lambda _: found.clear()) for x in operands]))
+
+            def forget(_: object) -> None:
+                found.clear()
+
+            found.append((numbers, known, [weakref.ref(x, forget) for x in operands]))
             self._found = found
         self._last = numbers

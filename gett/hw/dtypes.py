@@ -62,7 +62,7 @@ class DataType:
     def by_warp(self, precision: str = "ieee") -> MmaAtom | None:
         """What a warp multiplies of elements at a precision, or of their parts as they are; None where it does not."""
         if is_complex(self.name):
-            return self.parts.mma_complex if self.parts is not None and DTYPES[self.real].exact else None
+            return None if self.parts is None else self.parts.mma_complex
         tensor = self.multiplied(precision)
         return None if tensor is None else tensor.mma
 

@@ -55,7 +55,7 @@ class TensorType:
             to even. None without such a type.
         four: Instructions of a warpgroup's four warps, as one, where there is no wgmma (Hopper); None elsewhere.
         four_complex: The same of complex numbers whose parts have the type.
-        mma_complex: `mma` of such numbers, as instructions make it of their parts.
+        mma_complex: `mma` of such numbers, as instructions make it of their parts; None where these would be rounded.
     """
 
     name: str

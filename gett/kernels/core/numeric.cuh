@@ -71,6 +71,15 @@ template <class R> struct Parts<complex_t<R>> {
   static GETT_DEVICE T conj(T x) { return {x.re, -x.im}; }
 };
 
+// A lane's sums of two columns of a row of complex numbers as an instruction of 16 rows has them: eight rows are real
+// parts, eight imaginary ones. product(sums) adds to them.
+template <class Product> GETT_DEVICE void add_by_parts(complex128& x, complex128& y, Product&& product) {
+  double sums[4] = {x.re, y.re, x.im, y.im};
+  product(sums);
+  x = {sums[0], sums[2]};
+  y = {sums[1], sums[3]};
+}
+
 // What a number in memory stands for, and whether it is its conjugate.
 template <class T> struct Stored {
   typedef T type;

@@ -16,10 +16,11 @@ template <bool kMinus = false> GETT_DEVICE double settled(double x, uint32 zero)
   return __hiloint2double((__double2hiint(x) ^ sign) | int(zero), __double2loint(x) | int(zero));
 }
 
-// What MmaAtom<complex128> takes of a number of A. All signs are A's, those of conjugates too.
-template <bool kConjA, bool kConjB> GETT_DEVICE void complex_rows(double (&to)[4], double re, double im, uint32 zero) {
-  to[0] = re;
-  to[1] = kConjA ? settled<true>(im, zero) : im;
+// The four numbers that products take of a complex number of A. With kMoves the first two are moved as well.
+template <bool kConjA, bool kConjB, bool kMoves>
+GETT_DEVICE void complex_rows(double* to, double re, double im, uint32 zero) {
+  to[0] = kMoves ? settled(re, zero) : re;
+  to[1] = kMoves || kConjA ? settled<kConjA>(im, zero) : im;
   to[2] = settled<kConjA == kConjB>(im, zero);
   to[3] = settled<kConjB>(re, zero);
 }
@@ -59,24 +60,14 @@ template <class Mma, bool kConjA, bool kConjB> struct DmmaProducts<complex128, M
 #pragma unroll
     for (int r = 0; r < 2; ++r)
 #pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        const double re = from[4 * k + r], im = from[4 * k + 2 + r];
-        to[r][4 * k] = settled(re, zero);
-        to[r][4 * k + 1] = settled<kConjA>(im, zero);
-        to[r][4 * k + 2] = settled<kConjA == kConjB>(im, zero);
-        to[r][4 * k + 3] = settled<kConjB>(re, zero);
-      }
+      for (int k = 0; k < 2; ++k)
+        complex_rows<kConjA, kConjB, true>(to[r] + 4 * k, from[4 * k + r], from[4 * k + 2 + r], zero);
   }
   template <int kSums, int kB>
   static GETT_DEVICE void add(complex128 (&acc)[kSums], int j, const Rows& a, const double (&b)[kB]) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      complex128 &x = acc[j * 4 + r * 2], &y = acc[j * 4 + r * 2 + 1];
-      double sums[4] = {x.re, y.re, x.im, y.im};
-      Mma::mma(sums, a[r], b);
-      x = {sums[0], sums[2]};
-      y = {sums[1], sums[3]};
-    }
+    for (int r = 0; r < 2; ++r)
+      add_by_parts(acc[j * 4 + r * 2], acc[j * 4 + r * 2 + 1], [&](double (&sums)[4]) { Mma::mma(sums, a[r], b); });
   }
   static GETT_DEVICE uint32 word_of(const Rows& a) { return gett::word_of(a[0]) | gett::word_of(a[1]); }
 };

@@ -63,7 +63,7 @@ template <class Traits> struct WarpMma {
             double x[2];
             ld_shared_f64x2(tile + at, x);
             const uint32 zero = tile >> 31;  // shared memory has no such address
-            if constexpr (kComplex) complex_rows<OfA::kConj, OfB::kConj>(f[i], x[0], x[1], zero);
+            if constexpr (kComplex) complex_rows<OfA::kConj, OfB::kConj, false>(f[i], x[0], x[1], zero);
             else with_sign<OfA::kConj>(f[i], x);
           } else {
             f[i][r] = ld_shared_f64(tile + at);

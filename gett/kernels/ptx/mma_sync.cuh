@@ -2,7 +2,7 @@
 // kM x kStepK by kStepK x 8 elements; an atom of floats multiplies TF32. Sums of lane 4g + t are columns 2t and 2t + 1
 // of row g, then of row g + 8 where there are 16 rows. Of numbers of float64 it has k = t of row, or column, g.
 #pragma once
-#include "gett/core/types.cuh"
+#include "gett/core/numeric.cuh"
 #include "gett/ptx/dmma.cuh"
 
 namespace gett {
@@ -56,10 +56,7 @@ template <> struct MmaAtom<complex128> {
   typedef double Reg;
   static constexpr int kM = 8, kStepK = 4, kRegsA = 4, kRegsB = 2;
   static GETT_DEVICE void mma(complex128 (&c)[2], const double (&a)[4], const double (&b)[2]) {
-    double sums[4] = {c[0].re, c[1].re, c[0].im, c[1].im};
-    dmma_16x8x8(sums, a, b);
-    c[0] = {sums[0], sums[2]};
-    c[1] = {sums[1], sums[3]};
+    add_by_parts(c[0], c[1], [&](double (&sums)[4]) { dmma_16x8x8(sums, a, b); });
   }
 };
 // The same times real numbers: re and im of A.
@@ -68,10 +65,7 @@ template <> struct MmaAtom<complex128, double> {
   typedef double Reg;
   static constexpr int kM = 8, kStepK = 4, kRegsA = 2, kRegsB = 1;
   static GETT_DEVICE void mma(complex128 (&c)[2], const double (&a)[2], const double (&b)[1]) {
-    double sums[4] = {c[0].re, c[1].re, c[0].im, c[1].im};
-    dmma_16x8x4(sums, a, b[0]);
-    c[0] = {sums[0], sums[2]};
-    c[1] = {sums[1], sums[3]};
+    add_by_parts(c[0], c[1], [&](double (&sums)[4]) { dmma_16x8x4(sums, a, b[0]); });
   }
 };
 // Real numbers of 16 rows times re, then im of B.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import ACCESS_BYTES, data_type
+from gett.hw.dtypes import data_type, is_complex
 from gett.hw.tensor_types import MmaAtom
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.mainloops.kind import MainloopKind
@@ -117,9 +117,9 @@ def resident_blocks(plan: GemmPlan, s: Schedule, facts: ArchFacts, share: float 
     Sums and fragments of complex numbers fill them, and none can be given up: of 517 such kernels in complex128 125
     spilled at 0.85.
     """
-    loop, size = s.multistage, itemsize(plan.contraction.dtype)
-    share = 1.0 if loop.tensor_cores and size == ACCESS_BYTES else share
-    registers = min(255, int(share * multistage_registers(s.tiling, loop, size)) + 1)
+    loop, dtype = s.multistage, plan.contraction.dtype
+    share = 1.0 if loop.tensor_cores and is_complex(dtype) else share
+    registers = min(255, int(share * multistage_registers(s.tiling, loop, itemsize(dtype))) + 1)
     return facts.resident_blocks(registers, s.threads, s.smem.size, cache_bytes(plan, loop, facts))
 
 

@@ -98,7 +98,10 @@ class MultistageSearch(Search[Schedule]):
 
     @cached_property
     def _tiles(self) -> list[Later[Schedule]]:
-        """The schedules of each tile, and of the same with more warps, when they may be among the best."""
+        """The schedules of each tile, and of the same with more warps, when they may be among the best.
+
+        Of equal estimates the first one counts, so blocks of several batches stand first.
+        """
         found = []
         for enumerate_tiles in (fallback_tiles,) if self.fallback else (batched_tiles, mma_tiles):
             for tile in enumerate_tiles(self.plan, self.atom):

@@ -22,7 +22,7 @@ Repeats = tuple[tuple[Index, Count, Count], ...]  # (dimension of a map, step of
 class CpAsync:
     """Vectors copied by `cp.async`, each of which lands whole in one row."""
 
-    major: Major  # group along a row, which is also that of the unit-stride mode
+    major: Major  # group along a row; of vectors of several elements also that of the unit-stride mode
     vector: Vector  # elements of a copy (1, 2, 4, 8, 16), along the operand's unit-stride mode
     smem: SmemLayout  # row pitch and swizzle
 

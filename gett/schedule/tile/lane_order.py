@@ -87,7 +87,7 @@ def lane_order(dims: Sequence[TiledDim], tile: LoadedTile) -> Order:
         if dims and (dims[0].group == "l" or dims[0].prefix > 1):  # no row of the tile begins as memory does
             others.append(memory_order(dims, tile.side))
     clocks = {order: _clocks(dims, tile, order) for order in others}
-    best = min(others, key=lambda x: (clocks[x], -x[min(1, len(x) - 1)].size), default=None)
+    best = min(others, key=lambda x: (clocks[x], -x[:2][-1].size), default=None)
     return best if best is not None and LEAST_GAIN * clocks[best] <= usual else ()
 
 

@@ -36,6 +36,7 @@ def test_operands_are_known_once_two_calls_had_them() -> None:
 
 def test_where_a_tuple_is_stored_otherwise_id_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seen_module, "_stored", lambda things: b"")
+    monkeypatch.setattr(seen_module, "_numbers", seen_module._numbers_of())
     seen, given = Seen[str](), arrays()
     seen.note(given, "a")
     seen.note(given, "a")
