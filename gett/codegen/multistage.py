@@ -46,7 +46,13 @@ from gett.hw.archs import arch_facts
 from gett.hw.device import nearest
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.mainloops.kind import Constants
-from gett.schedule.mainloops.multistage import cache_bytes, resident_blocks
+from gett.schedule.mainloops.multistage import (
+    cache_bytes,
+    k_tiles_of_block,
+    loads_ahead,
+    resident_blocks,
+    warp_atom,
+)
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Schedule, Tiling
 from gett.schedule.spec.vectors import operand_dims
@@ -241,6 +247,7 @@ def _traits(
 ) -> str:
     """The traits of a kernel's parts."""
     t, loop = schedule.tiling, schedule.multistage
+    k_tiles = k_tiles_of_block(schedule)
     loaders = []
     sides = zip((A, B), (loop.a, loop.b), (t.m, t.n), factor_types(plan), loads, strict=True)
     for tensor, loader, box, element, load in sides:
@@ -254,6 +261,8 @@ def _traits(
         "kWarpsM": loop.warps[0],
         "kWarpsN": loop.warps[1],
         "kTensorCores": loop.tensor_cores,
+        "kKTiles": k_tiles if k_tiles <= loop.stages else 0,
+        "kAhead": loads_ahead(schedule, warp_atom(plan) if loop.tensor_cores else None, k_tiles),
         "kKTable": loop.k_table,
         "kKRagged": t.k.ragged > 0 and not loop.k_table,
     }

@@ -63,6 +63,8 @@ concept Multistage =
     requires { MainloopTraits::kWarpsM; } &&                 // warps along M
     requires { MainloopTraits::kWarpsN; } &&                 // warps along N
     requires { MainloopTraits::kTensorCores; } &&            // products by mma.sync; else by multiply-adds
+    requires { MainloopTraits::kKTiles; } &&                 // k-tiles of a block where its stages hold all; else 0
+    requires { MainloopTraits::kAhead; } &&                  // whether fragments are loaded before their k-tile begins
     requires { MainloopTraits::kKTable; } &&                 // whether K is flattened
     requires { MainloopTraits::kKRagged; } &&                // whether the last k-tile is not whole
     requires { typename MainloopTraits::Offset; } &&         // bytes from a tile's origin to a thread's vector

@@ -144,24 +144,32 @@ template <class Traits> struct WarpMma {
     to[1] = kConj ? settled<true>(x[1], 0) : x[1];
   }
 
+  // What a warp multiplies in one step.
+  struct Fragments {
+    Reg a[kMmaM][Core::kRegsA], b[kMmaN][Core::kRegsB];
+  };
+  GETT_DEVICE void load(Fragments& f, uint32 a, uint32 b, int step) {
+    load_a(f.a, a, step);
+    load_b(f.b, b, step);
+  }
+  GETT_DEVICE void add_products(const Fragments& f) {
+#pragma unroll
+    for (int i = 0; i < kMmaM; ++i)
+#pragma unroll
+      for (int j = 0; j < kMmaN; ++j) {
+        const int jj = (i & 1) ? kMmaN - 1 - j : j;
+        Core::mma(acc_[i][jj], f.a[i], f.b[jj]);
+      }
+  }
+
   // Multiplies one k-tile: the fragments of the next step are loaded during the products of the present one.
   GETT_DEVICE void multiply(uint32 a, uint32 b) {
-    Reg fa[2][kMmaM][Core::kRegsA], fb[2][kMmaN][Core::kRegsB];
-    load_a(fa[0], a, 0);
-    load_b(fb[0], b, 0);
+    Fragments f[2];
+    load(f[0], a, b, 0);
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
-      if (s + 1 < kSteps) {
-        load_a(fa[(s + 1) & 1], a, s + 1);
-        load_b(fb[(s + 1) & 1], b, s + 1);
-      }
-#pragma unroll
-      for (int i = 0; i < kMmaM; ++i)
-#pragma unroll
-        for (int j = 0; j < kMmaN; ++j) {
-          const int jj = (i & 1) ? kMmaN - 1 - j : j;
-          Core::mma(acc_[i][jj], fa[s & 1][i], fb[s & 1][jj]);
-        }
+      if (s + 1 < kSteps) load(f[(s + 1) & 1], a, b, s + 1);
+      add_products(f[s & 1]);
     }
   }
 

@@ -38,6 +38,9 @@ struct Multistage {
   typedef typename LoaderOf<Operands, Index, false, Traits::LoaderTraitsB::kCpAsync>::type LoadB;
   static constexpr int kStageBytes = LoadA::kBytes + LoadB::kBytes;
   static constexpr int kPipeBytes = kStages * kStageBytes;
+  // Whether the stages hold all k-tiles, so that none is filled twice. Else the ring is filled behind the products.
+  static constexpr bool kWhole = Traits::kKTiles > 0;
+  static constexpr int kFilled = kWhole ? Traits::kKTiles : kStages;
   static_assert(Smem::kStages + kPipeBytes <= Smem::kKTable, "stages");
   static_assert(Smem::kKTable + KTable::kBytes <= Smem::kOffsets, "table of offsets along K");
 
@@ -81,59 +84,91 @@ struct Multistage {
     }
   }
 
-  // Fills all stages but one.
+  // Begins to bring k-tile `kt` to a stage; what goes through registers is stored there later.
+  GETT_DEVICE void fetch(const Params& p, int kt, uint32 stage) {
+    fetch(load_a_, p, kt, stage);
+    fetch(load_b_, p, kt, stage + LoadA::kBytes);
+  }
+  GETT_DEVICE void store(const Params& p, char* stage) const {
+    load_a_.store(p, stage, thread_);
+    load_b_.store(p, stage + LoadA::kBytes, thread_);
+  }
+
+  // Fills the stages. What goes through registers into the last one of the ring is stored at the first turn.
   GETT_DEVICE void fill(const Params& p, const KTileRange& k_tiles) {
     const int first = k_tiles.first, last = k_tiles.last;
     if constexpr (Traits::kKTable) {
-      for (int s = 0; s < kStages; ++s) table_.write(p, first + s, thread_);
+      for (int s = 0; s < kFilled + !kWhole; ++s) table_.write(p, first + s, thread_);
       __syncthreads();
     }
     const uint32 base = smem_address(stages_);
 #pragma unroll
-    for (int s = 0; s < kStages - 1; ++s) {
+    for (int s = 0; s < kFilled; ++s) {
       if (first + s < last) {
-        fetch(load_a_, p, first + s, base + s * kStageBytes);
-        fetch(load_b_, p, first + s, base + s * kStageBytes + LoadA::kBytes);
-        load_a_.store(p, stages_ + s * kStageBytes, thread_);
-        load_b_.store(p, stages_ + s * kStageBytes + LoadA::kBytes, thread_);
+        fetch(p, first + s, base + s * kStageBytes);
+        if (s + 1 < kStages) store(p, stages_ + s * kStageBytes);
       }
       cp_async_commit();
     }
   }
 
+  // The ring of stages: which one is multiplied, and which one was filled last.
+  struct Ring {
+    uint32 base;
+    int read = 0, write = kFilled - 1;
+    GETT_DEVICE uint32 at(int stage) const { return base + stage * kStageBytes; }
+  };
+  // Stands between the products of k-tile `kt` and of the next one: that has landed, and the stage of `kt` is filled
+  // with a later one.
+  GETT_DEVICE void turn(const Params& p, Ring& ring, int kt, int last) {
+    if (kt + kStages - 1 < last) store(p, smem_pointer(ring.at(ring.write)));
+    cp_async_wait<(kFilled > 2 ? kFilled - 2 : 0)>();
+    __syncthreads();  // the copies of all threads have landed, and all have read this k-tile
+    ring.write = ring.read;
+    ring.read = next_stage<kStages>(ring.read);
+    if (!kWhole && kt + kStages < last) {
+      fetch(p, kt + kStages, ring.at(ring.write));
+      if constexpr (Traits::kKTable) table_.write(p, kt + kStages + 1, thread_);
+    }
+    cp_async_commit();
+  }
+
   GETT_DEVICE void multiply(const Params& p, const KTileRange& k_tiles) {
     // Hidden from the compiler, which would compute it anew from special registers in every k-tile.
-    const uint32 base = opaque(smem_address(stages_));
+    Ring ring{opaque(smem_address(stages_))};
     const int last = k_tiles.last;
-    int read = 0, write = kStages - 1;
-    GETT_MAIN_LOOP
-    for (int kt = k_tiles.first; kt < last; ++kt) {
-      cp_async_wait<kStages - 2>();
-      __syncthreads();  // the copies of all threads have landed, and all have read the stage that is written next
-      const int next = kt + kStages - 1;
-      const bool more = next < last;
-      if (more) {
-        fetch(load_a_, p, next, base + write * kStageBytes);
-        fetch(load_b_, p, next, base + write * kStageBytes + LoadA::kBytes);
-        if constexpr (Traits::kKTable) table_.write(p, next + 1, thread_);
-      }
-      cp_async_commit();
-      char* const at = smem_pointer(base + read * kStageBytes);
+    cp_async_wait<kFilled - 1>();
+    __syncthreads();
+    if constexpr (Traits::kAhead) {
+      // Fragments of the next step are loaded during the products of the present one, also those of the next k-tile.
+      // Behind the last one they are numbers that nobody multiplies.
+      constexpr int kSteps = Mma::kSteps, kAll = kSteps * kBatchesPerWarp;
+      typename Mma::Fragments f[2];
+      mma_[0].load(f[0], ring.base, ring.base + LoadA::kBytes, 0);
+      GETT_MAIN_LOOP
+      for (int kt = k_tiles.first; kt < last; ++kt) {
 #pragma unroll
-      for (int q = 0; q < kBatchesPerWarp; ++q) {
-        if constexpr (Traits::kTensorCores) {
-          mma_[q].multiply(base + read * kStageBytes, base + read * kStageBytes + LoadA::kBytes);
-        } else {
-          mma_[q].multiply(at, at + LoadA::kBytes);
+        for (int s = 0; s < kAll; ++s) {
+          const int next = (s + 1) % kAll;
+          if (next == 0) turn(p, ring, kt, last);
+          const uint32 stage = ring.at(ring.read);
+          mma_[next / kSteps].load(f[(s + 1) & 1], stage, stage + LoadA::kBytes, next % kSteps);
+          mma_[s / kSteps].add_products(f[s & 1]);
         }
+        if constexpr (kAll % 2) f[0] = f[1];
       }
-      if (more) {
-        char* const to = smem_pointer(base + write * kStageBytes);
-        load_a_.store(p, to, thread_);
-        load_b_.store(p, to + LoadA::kBytes, thread_);
+    } else {
+      GETT_MAIN_LOOP
+      for (int kt = k_tiles.first; kt < last; ++kt) {
+        const uint32 stage = ring.at(ring.read);
+#pragma unroll
+        for (int q = 0; q < kBatchesPerWarp; ++q) {
+          if constexpr (Traits::kTensorCores) mma_[q].multiply(stage, stage + LoadA::kBytes);
+          else mma_[q].multiply(smem_pointer(stage), smem_pointer(stage) + LoadA::kBytes);
+        }
+        // Without a barrier behind them, multiply-adds would be mixed with the store, for a third more registers.
+        if constexpr (kFilled > 1 || !Traits::kTensorCores) turn(p, ring, kt, last);
       }
-      read = next_stage<kStages>(read);
-      write = next_stage<kStages>(write);
     }
     cp_async_wait<0>();
     __syncthreads();

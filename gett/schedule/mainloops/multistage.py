@@ -20,6 +20,8 @@ from layouts.swizzle import CHUNK
 
 REGISTER_LIMIT = 252  # registers of the fit that a thread may need; it has 255
 
+FEW_K_TILES = 12  # of a block
+
 ACCESS_LIMIT = 24
 """Accesses of a thread for one operand's tile; the kernels could hold 32, a bit of validity each, but spill by then."""
 
@@ -104,6 +106,28 @@ def multistage_registers(tiling: Tiling, loop: Multistage, size: int) -> int:
     if loop.tensor_cores and size == 4 and k == 32:  # fragments exist twice, as they are and rounded to TF32
         need += 60
     return int(need)
+
+
+def k_tiles_of_block(s: Schedule) -> int:
+    """Most k-tiles that a block multiplies one after the other."""
+    return -(-s.tiling.k.tiles // s.split_k)
+
+
+def loads_ahead(s: Schedule, atom: MmaAtom | None, k_tiles: int) -> bool:
+    """Whether a kernel loads the first fragments of a k-tile during the last products of the one before.
+
+    That takes registers, which a block of few k-tiles has better use for: of 330 such kernels many spilled. With a
+    single instruction a step ptxas 13.0 begins a pass of the loop before the sums of the one before are there.
+
+    Args:
+        s: Its tiles and warps.
+        atom: What its warps multiply; None for multiply-adds.
+        k_tiles: Of a block.
+    """
+    if atom is None or k_tiles <= FEW_K_TILES:
+        return False
+    (m, n, _), (warps_m, warps_n) = s.tiling.shape, s.multistage.warps
+    return m * n >= 2 * warps_m * warps_n * atom.m * atom.n
 
 
 def cache_bytes(plan: GemmPlan, loop: Multistage, facts: ArchFacts) -> int:

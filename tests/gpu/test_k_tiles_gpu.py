@@ -1,0 +1,48 @@
+"""How multistage kernels bring and multiply k-tiles: on integers the same bits in every way, by stream-K too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gett.hw.dtypes import data_type
+from gett.ir.gemm import make_gemm_plan
+from gett.runtime.build import load_executable
+from gett.runtime.compiling import compile_schedule
+from gett.runtime.device import device_facts
+from gett.schedule.search.select import candidates
+from gett.tune.measure import Bench
+from tests.cases import Case
+from tests.k_tiles import CASES, by_way, divided
+
+LONG = [
+    Case("long rows", "mk,nk->mn", {"m": 260, "n": 136, "k": 4001}),
+    Case("long columns", "km,kn->mn", {"m": 520, "n": 328, "k": 2000}),
+    Case("few columns", "mk,kn->mn", {"m": 3000, "n": 10, "k": 1234}),
+]
+NUMBERS = ("float16", "float32", "float32 tf32", "float64", "complex64", "complex128")
+
+
+@pytest.mark.parametrize("case", [*CASES, *LONG], ids=lambda x: x.name)
+@pytest.mark.parametrize("numbers", NUMBERS)
+def test_every_way_gives_the_same_bits(cupy: Any, case: Case, numbers: str) -> None:
+    dtype, _, precision = numbers.partition(" ")
+    plan, facts = make_gemm_plan(case.contraction(dtype, precision=precision or "ieee")), device_facts().planning
+    found = by_way(plan, facts)
+    assert found
+    other = next(
+        (s for s in candidates(plan, facts.arch, facts) if s.packing is None and s.kind not in ("simt", "mma.sync")),
+        None,
+    )
+    ready = [*([other] if other else []), *found.values()]
+    for way, s in found.items():
+        tiles = s.tiling.tiles(plan.extent_l)
+        blocks = min(tiles - 1, facts.sm_count)
+        left = tiles % blocks if blocks > 1 and s.tiling.l is None else 0
+        if way[0] == "ahead" and left and left * s.tiling.k.tiles >= blocks:
+            ready.append(divided(plan, s, blocks, data_type(dtype).accumulator_bytes))
+            break
+    bench = Bench(cupy, plan, facts.l2_bytes)
+    runs = [load_executable(plan, compile_schedule(plan, s, facts=facts, allow_spills=True)) for s in ready]
+    assert bench.agreeing(runs) == [*range(len(runs))]
