@@ -19,9 +19,12 @@ class MmaSyncRates:
         double_shares: The same of arithmetic in float64.
         smem_bytes_per_clock: Rate at which fragments are read.
         copy_bytes_per_clock: Rate of `cp.async`.
+        line_clocks: Clocks of one of 16 bytes where it is alone in a line.
         register_stage_clocks: A warp's load to registers, and its store of one element to shared memory.
         issue_per_clock: Instructions.
         overlap: Exponent of the norm in which the clocks of the units add up.
+        overlap_ahead: The same of a multiprocessor's own units in float64, where fragments are loaded before their
+            k-tile begins; others gain little.
         kept_bytes: Of the first cache, that each operand in short copies is to have.
     """
 
@@ -31,9 +34,11 @@ class MmaSyncRates:
     double_shares: tuple[tuple[int, float], ...]
     smem_bytes_per_clock: float
     copy_bytes_per_clock: float
+    line_clocks: float
     register_stage_clocks: float
     issue_per_clock: float
     overlap: float
+    overlap_ahead: float
     kept_bytes: int
 
 
@@ -46,6 +51,7 @@ class MmaSyncTile:
         load_latency_clocks: Of a load through registers.
         own_clocks: Of each instruction of a warp between two waits, which no other warp of its block hides.
         k_table_factor: On a k-tile whose K is flattened through a table.
+        one_step_factor: On one of a single step, whose fragments are loaded ahead.
         block_clocks: Fill and drain of a block's pipeline.
         launched_clocks: Of these, what passes while kernels without tensor cores are launched.
         staged_clocks: Of a warp's outputs on their way through shared memory.
@@ -56,6 +62,7 @@ class MmaSyncTile:
     load_latency_clocks: float
     own_clocks: float
     k_table_factor: float
+    one_step_factor: float
     block_clocks: float
     launched_clocks: float
     staged_clocks: float

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
@@ -18,7 +19,7 @@ from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest
 from gett.schedule.cost.padded_tile import reads_in_turn
 from gett.schedule.cost.partial_lines import PartialLines, Walk
-from gett.schedule.mainloops.multistage import resident_blocks
+from gett.schedule.mainloops.multistage import FEW_K_TILES, loads_ahead, resident_blocks, warp_atom
 from gett.schedule.mainloops.stream import has_small_matrix
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import PARTS, Schedule, Tiling
@@ -27,9 +28,25 @@ from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
 from layouts.modes import volume
 from layouts.rates import SECTOR, run_cost
+from layouts.swizzle import CHUNK
 
-KTile = tuple[float, float, float, str]
-"""Clocks of one block: a k-tile's share of the units, its least latency, what comes before the loop; what bounds it."""
+
+class KTile(NamedTuple):
+    """Clocks of one block.
+
+    Attributes:
+        busy: A k-tile's share of the units.
+        ahead: The same where fragments are loaded before their k-tile begins.
+        latency: Least time from k-tile to k-tile.
+        begin: What comes before the loop.
+        bound: What bounds a k-tile.
+    """
+
+    busy: float
+    ahead: float
+    latency: float
+    begin: float
+    bound: str
 
 
 class MultistageCost:
@@ -41,6 +58,9 @@ class MultistageCost:
         self.rates, self.tile, self.factors = model.rates, model.tile, model.factors
         c = plan.contraction
         self.type, self.tensor_cores = data_type(c.dtype), tensor_cores
+        self.atom = warp_atom(plan) if tensor_cores else None
+        fast = self.atom is None or self.type.parts is None or self.type.parts.wgmma
+        self.overlap_ahead = self.rates.overlap if fast else self.rates.overlap_ahead
         self.size = itemsize(c.dtype)
         self.extents = plan.extent_m, plan.extent_n, plan.extent_k, plan.extent_l
         outputs = plan.l + plan.m + plan.n
@@ -52,7 +72,7 @@ class MultistageCost:
         self.partial_lines = PartialLines(plan, facts, self.read, self.distinct)
         self.clocks_of_us = facts.clock_ghz * 1e3
         self.share = self.device.streams.matrix_share if has_small_matrix(plan) else 1.0  # of a copy's rate
-        self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
+        self.traffic: dict[tuple[int, Box, Box, Box | None], tuple[float, int]] = {}
         self.reads: dict[tuple[object, ...], float] = {}
 
     def estimate(self, s: Schedule) -> Estimate:
@@ -66,7 +86,7 @@ class MultistageCost:
     def _ways(self, s: Schedule) -> list[Estimate]:
         """The times of all ways to divide the work among blocks."""
         t, facts = s.tiling, self.facts
-        cost_a, cost_b, cost_d = (self._traffic(tensor, t) for tensor in (A, B, D))
+        cost_d, _ = self._traffic(D, t)
         written = self.stored_d * cost_d + self.read_c * cost_d
         tiles = t.tiles(self.plan.extent_l)
         splits = [1]
@@ -75,7 +95,7 @@ class MultistageCost:
             wishes = (f * facts.sm_count // 2 // tiles for f in factors)
             splits = even_splits((min(wish, t.k.tiles // 2) for wish in wishes), t.k.tiles)
         per_sm = resident_blocks(self.plan, s, self.facts, self.factors.registers)  # launch bounds ask for as many
-        k_tile = self._k_tile(s, cost_a, cost_b)
+        k_tile = self._k_tile(s)
         found = [self._split(s, k, k_tile, per_sm, tiles, written) for k in splits]
         if self._divides(s, tiles):
             found.append(self._divided(s, k_tile, tiles, written))
@@ -133,7 +153,8 @@ class MultistageCost:
         loads = elements * min(through, size / self.rates.copy_bytes_per_clock + size / 128)
         fetched = elements * size * run_cost(self.device.memory, self.device.memory.long_run)
         arithmetic = self._arithmetic(shape, grid, threads, 1)
-        busy = self._busy(self._units(*arithmetic, loads, elements * size / 64, fetched))
+        overlap = self.overlap_ahead if k_tiles > FEW_K_TILES else self.rates.overlap
+        busy = self._busy(self._units(*arithmetic, loads, elements * size / 64, fetched), overlap)
         threads = threads if batches == 1 else of_batch
         registers = 48 + bm * bn * max(size, 4) // 4 // of_batch
         registers = min(255, int(factors.registers * registers) + 1)
@@ -150,8 +171,8 @@ class MultistageCost:
         of_kind = min(factors.tensor_cores if self.tensor_cores else factors.multiply_adds, factors.elements)
         return (launch_us + of_kind * (us - launch_us)) * ROUNDED
 
-    def _traffic(self, tensor: int, t: Tiling) -> float:
-        """Relative cost of a tensor's bytes, worked out once for boxes that many schedules share."""
+    def _traffic(self, tensor: int, t: Tiling) -> tuple[float, int]:
+        """Relative cost of a tensor's bytes, and bytes of a run, worked out once for boxes that schedules share."""
         plan, first, second = self.plan, t.n if tensor == B else t.m, t.n if tensor == D else t.k
         key = (tensor, first, second, t.l)
         if key not in self.traffic:
@@ -165,7 +186,7 @@ class MultistageCost:
                 least = SECTOR / run * self.device.memory.copy_tbps / self.device.l2.read_tbps  # L2 takes each piece
                 run = self._together(run)
             cost = run_cost(self.device.memory, run, store=tensor == D, start_alignment=start, tile=True)
-            self.traffic[key] = max(cost, least)
+            self.traffic[key] = max(cost, least), run
         return self.traffic[key]
 
     def _again(self, t: Tiling, walk: Walk) -> float:
@@ -190,8 +211,9 @@ class MultistageCost:
 
         `written` are bytes of D and C, as many as at copy speed would take as long.
         """
-        t, facts, device, (busy, latency, begin, bound) = s.tiling, self.facts, self.device, k_tile
+        t, facts, device, (_, _, latency, begin, bound) = s.tiling, self.facts, self.device, k_tile
         blocks, steps = tiles * split, -(-t.k.tiles // split)
+        busy = k_tile.ahead if loads_ahead(s, self.atom, steps) else k_tile.busy
         vector = 2 if split > 1 else s.epilogue.store.vector
         stored = self._stored_clocks(vector)
         tail = t.m.size * t.n.size * t.batches / 32 * (max(stored, self._read(t, vector)) if split == 1 else stored)
@@ -224,7 +246,8 @@ class MultistageCost:
 
         Each block has an equal share of all k-tiles, and begins and ends two parts beside its whole tiles.
         """
-        t, device, (busy, latency, begin, bound) = s.tiling, self.device, k_tile
+        t, device, (_, _, latency, begin, bound) = s.tiling, self.device, k_tile
+        busy = k_tile.ahead if loads_ahead(s, self.atom, t.k.tiles) else k_tile.busy
         at_once = self.at_once(s)
         per_sm = at_once // self.facts.sm_count
         whole, left = divmod(tiles, at_once)
@@ -241,11 +264,12 @@ class MultistageCost:
         us = 2 * device.launches.launch_us + main + parts
         return Estimate(us, bound, 1, stream_k=True)
 
-    def _k_tile(self, s: Schedule, cost_a: float, cost_b: float) -> KTile:
+    def _k_tile(self, s: Schedule) -> KTile:
         t, loop, rates, tile = s.tiling, s.multistage, self.rates, self.tile
         math_clocks, fragments, products = self._arithmetic(t.shape, loop.warps, s.threads, t.batches)
         moved = issued = stored = fetched = accesses = 0.0
-        for tensor, loader, box, cost in ((A, loop.a, t.m, cost_a), (B, loop.b, t.n, cost_b)):
+        for tensor, loader, box in ((A, loop.a, t.m), (B, loop.b, t.n)):
+            cost, run = self._traffic(tensor, t)
             elements, size = box.size * t.batches * t.k.size, self.plan.size(tensor)
             fetched += elements * size * cost
             accesses += elements / loader.vector
@@ -254,17 +278,21 @@ class MultistageCost:
                 stored += elements / 32 * (load + rates.register_stage_clocks * loader.conflicts)
                 issued += elements / loader.vector / 32 * 10
             else:
-                moved += elements * size * (1 / rates.copy_bytes_per_clock + 1 / 128)
+                alone = loader.vector * size == run == CHUNK  # shorter ones find neighbours in the first cache
+                clocks = rates.line_clocks / CHUNK if alone else 1 / rates.copy_bytes_per_clock
+                moved += elements * size * (clocks + 1 / 128)
                 issued += elements / loader.vector / 32 * 8
         units = self._units(math_clocks, fragments, products, moved + stored, issued, fetched)
-        busy = self._busy(units)
-        busy *= tile.k_table_factor if loop.k_table else 1.0
+        table = tile.k_table_factor if loop.k_table else 1.0
+        busy, ahead = (table * self._busy(units, overlap) for overlap in (rates.overlap, self.overlap_ahead))
+        if self.atom is not None and t.shape[2] == self.atom.k:
+            ahead *= tile.one_step_factor
         latency = tile.load_latency_clocks + stored if stored else 0.0
         if moved:
             latency = max(latency, tile.copy_latency_clocks / (loop.stages - 1))
         latency += tile.own_clocks * units["issue"] * rates.issue_per_clock / (s.threads / 32)
         bound = "latency" if latency > busy else max(units, key=lambda name: units[name])
-        return busy, latency, tile.block_clocks + accesses / 32 * 5, bound
+        return KTile(busy, ahead, latency, tile.block_clocks + accesses / 32 * 5, bound)
 
     def _stored_clocks(self, vector: int) -> float:
         """Clocks of a warp's outputs from its sums to D, in vectors of so many elements."""
@@ -290,10 +318,10 @@ class MultistageCost:
         l2 = fetched / self.device.l2.thread_bytes_per_clock
         return {"arithmetic": math_clocks, "loads": loads + fragments, "issue": issued, "L2": l2}
 
-    def _busy(self, units: Mapping[str, float]) -> float:
-        """Clocks of units that overlap in part."""
-        overlap = self.rates.overlap
-        busy: float = sum(u**overlap for u in units.values()) ** (1 / overlap)
+    def _busy(self, units: Mapping[str, float], own: float) -> float:
+        """Clocks of units that overlap in part; `own` is the exponent of those of one multiprocessor, all but L2."""
+        rest, overlap = sum(u**own for name, u in units.items() if name != "L2"), self.rates.overlap
+        busy: float = (rest ** (overlap / own) + units["L2"] ** overlap) ** (1 / overlap)
         return busy
 
     def _arithmetic(
