@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.charts import (
     ACCURACY,
+    GEMM,
     GPUS,
     NETWORKS,
     NETWORKS_FIRST,
@@ -125,6 +126,18 @@ def gpus() -> None:
             f"{us[x] / two:.2f}" if isinstance(us.get(x), float) else "" for x in ("cuTENSORMg", "cuTENSOR and NCCL")
         ]
         print(f"| {row['name']} | {one / 1e3:.1f} | {two / 1e3:.1f} | {one / two:.2f} | {rivals[0]} | {rivals[1]} |")
+
+
+def gemm() -> None:
+    """CuBLAS's time over gett's by dtype and shape of a matrix product, geometric mean, then the lowest."""
+    rows = loose(GEMM)["rows"]
+    groups = tuple(dict.fromkeys(row["group"] for row in rows))
+    print("| dtype | " + " | ".join(groups) + " | lowest of |\n" + "|---" * (len(groups) + 2) + "|")
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        ratios = [(r["us"]["cublas"] / r["us"]["gett"], r["group"], r["case"]) for r in rows if r["kind"] == kind]
+        cells = [[x for x, group, _ in ratios if group == wanted] for wanted in groups]
+        told = " | ".join(f"{geometric_mean(found):.2f}; {min(found):.2f}" for found in cells)
+        print(f"| {kind} | {told} | {min(ratios)[2].split()[-1]} |")
 
 
 def networks() -> None:
