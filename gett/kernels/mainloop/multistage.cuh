@@ -139,9 +139,9 @@ struct Multistage {
     const int last = k_tiles.last;
     cp_async_wait<kFilled - 1>();
     __syncthreads();
-    if constexpr (Traits::kAhead) {
+    if constexpr (Traits::kAhead && !kSparing) {
       // Fragments of the next step are loaded during the products of the present one, also those of the next k-tile.
-      // Behind the last one they are numbers that nobody multiplies.
+      // Behind the last one they are numbers that nobody multiplies. It takes registers, so sparing kernels do not.
       constexpr int kSteps = Mma::kSteps, kAll = kSteps * kBatchesPerWarp;
       typename Mma::Fragments f[2];
       mma_[0].load(f[0], ring.base, ring.base + LoadA::kBytes, 0);

@@ -28,9 +28,11 @@ def plan_of(case: Case, dtype: str) -> tuple[GemmPlan, dict[str, np.ndarray], np
     return plan, dict(zip("ba" if plan.swapped else "ab", arrays, strict=True)), want
 
 
-def check(tmp: Path, plan: GemmPlan, s: Schedule, arrays: dict[str, np.ndarray], want: np.ndarray) -> None:
+def check(
+    tmp: Path, plan: GemmPlan, s: Schedule, arrays: dict[str, np.ndarray], want: np.ndarray, *, sparing: bool = False
+) -> None:
     d = np.full(want.shape, 77, want.dtype)
-    run_kernel(tmp, plan, s, arrays, d)
+    run_kernel(tmp, plan, s, arrays, d, sparing=sparing)
     np.testing.assert_array_equal(d, want, str(s))
 
 
@@ -55,6 +57,13 @@ def test_cases_have_every_way() -> None:
     assert any(any(way[3]) for way in ahead)  # registers
     assert {way[4] for way in ahead} == {False, True}  # a table
     assert {way[5] for way in ahead} == {1, 2}  # batches of a warp
+
+
+def test_sparing_kernels_load_nothing_ahead(tmp_path: Path) -> None:
+    """They are compiled from the same text."""
+    plan, arrays, want = plan_of(CASES[0], "float64")
+    s = next(s for way, s in by_way(plan, FACTS).items() if way[0] == "ahead")
+    check(tmp_path, plan, s, arrays, want, sparing=True)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
