@@ -32,6 +32,7 @@ from tests.schedules import multistage_candidates, spread
 
 # K may be flattened in these.
 TABLED = ("primes", "float32"), ("k-mismatch-primes", "float16"), ("k-mismatch-primes", "float32")
+LONG = Case("long", "mk,nk->mn", {"m": 2000, "n": 1000, "k": 1000})  # of many k-tiles
 QUARTERS = pytest.mark.parametrize("part", [pytest.param(i, marks=pytest.mark.slow) for i in range(4)])
 REGISTERS = 255  # of a thread, on every architecture
 
@@ -76,6 +77,7 @@ def jobs(every: bool) -> tuple[Job, ...]:
             for dtype in ("float16", "float32"):
                 out += [job(c, dtype, arch, rank=rank) for rank in range(3 if every else 1)]
         out += [job(by_name(n), d, arch, table=True) for n, d in TABLED]
+        out += [job(LONG, dtype, arch) for dtype in ("float16", "float64", "complex128")]
     unique: dict[tuple[str, str], Job] = {}
     for j in out:
         unique.setdefault((j.arch, j.source.text), j)
@@ -84,7 +86,7 @@ def jobs(every: bool) -> tuple[Job, ...]:
 
 WORDS = (
     "kKTable = true", "kSplit = true", "kSourceC = gett::kSourceVector", "kKRagged = true",
-    "kCpAsync = false", "kMajorK = false", "kVecK = true", "WarpMma", "SimtMma",
+    "kCpAsync = false", "kMajorK = false", "kVecK = true", "kAhead = true", "kKTiles = 0", "WarpMma", "SimtMma",
 )  # fmt: skip
 
 
