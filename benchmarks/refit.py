@@ -26,7 +26,7 @@ from gett.hw.device import DeviceModel, measured
 from gett.ir.gemm import GemmPlan
 from gett.ir.packing import count_pieces
 from gett.schedule.cost.multistage import MultistageCost
-from gett.schedule.mainloops.multistage import multistage_smem
+from gett.schedule.mainloops.multistage import smem
 from gett.schedule.packed import plans_of, product_of
 from gett.schedule.search.packed import copies_us
 from gett.schedule.search.stream import stream_schedule
@@ -101,16 +101,15 @@ def timed_schedule(plan: GemmPlan, schedule: Schedule, us: float, facts: ArchFac
         cost = MultistageCost(plan, facts, tensor_cores=loop.tensor_cores)
         name = MultistageCost.factor_name(loop)
         launch_us = cost.device.launches.launch_us
-        product_us = (cost.estimate(_unsplit(plan, schedule)).us - launch_us) / getattr(cost.factors, name)
+        product_us = (cost.estimate(unsplit(plan, schedule)).us - launch_us) / getattr(cost.factors, name)
         return Timed(us, fixed_us + pieces * launch_us, pieces, factor=name, product_us=pieces * product_us)
     return Timed(us, schedule.forecast.us)
 
 
-def _unsplit(plan: GemmPlan, s: Schedule) -> Schedule:
-    """The schedule without its split of K, as estimates take it."""
-    loop = s.multistage
-    smem = multistage_smem(plan, s.tiling, loop.a, loop.b, loop.k_table).plan(loop.stages, False)
-    return replace(s, scheduler=OneTile(s.scheduler.group_m), smem=smem)
+def unsplit(plan: GemmPlan, s: Schedule) -> Schedule:
+    """A multistage schedule without its split of K, as estimates take it."""
+    made = replace(s, scheduler=OneTile(s.scheduler.group_m), workspace_bytes=0)
+    return replace(made, smem=smem(made, plan))
 
 
 def record_of(path: Path) -> DeviceModel:

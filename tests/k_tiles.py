@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from benchmarks.refit import unsplit
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
-from gett.schedule.mainloops.multistage import loads_ahead, smem, warp_atom
+from gett.schedule.mainloops.multistage import atom_of, loads_ahead
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.multistage import MultistageSearch
-from gett.schedule.spec.schedule import OneTile, Schedule, StreamK
+from gett.schedule.spec.schedule import Schedule
 from tests.cases import Case
 
 CASES = [
@@ -24,22 +23,10 @@ CASES = [
 ]
 
 
-def in_one_slice(plan: GemmPlan, s: Schedule) -> Schedule:
-    made = replace(s, scheduler=OneTile(s.scheduler.group_m), workspace_bytes=0)
-    return replace(made, smem=smem(made, plan))
-
-
-def divided(plan: GemmPlan, s: Schedule, blocks: int, sum_bytes: int) -> Schedule:
-    """The same by stream-K: blocks have equal shares of all k-tiles."""
-    made = replace(s, scheduler=StreamK(blocks, s.scheduler.group_m))
-    rows, columns, _ = s.tiling.shape
-    return replace(made, workspace_bytes=made.partial_tiles(0) * rows * columns * sum_bytes)
-
-
 def way_of(plan: GemmPlan, s: Schedule) -> tuple[object, ...]:
     """How a block brings and multiplies its k-tiles; schedules of one way differ in numbers."""
-    t, loop, atom = s.tiling, s.multistage, warp_atom(plan) if s.multistage.tensor_cores else None
-    ahead = loads_ahead(s, atom, t.k.tiles)
+    t, loop, atom = s.tiling, s.multistage, atom_of(plan, s.multistage)
+    ahead = loads_ahead(s, atom, s.k_tiles_per_slice)
     filling = "ahead" if ahead else "one" if t.k.tiles == 1 else "whole" if t.k.tiles <= loop.stages else "ring"
     steps = t.shape[2] // (1 if atom is None else atom.k)
     registers = loop.a.through_registers, loop.b.through_registers
@@ -50,6 +37,6 @@ def by_way(plan: GemmPlan, facts: ArchFacts) -> dict[tuple[object, ...], Schedul
     """The likeliest schedule of each way."""
     found: dict[tuple[object, ...], Schedule] = {}
     for s in best_schedules([MultistageSearch(plan, facts)], 400):
-        made = in_one_slice(plan, s)
+        made = unsplit(plan, s)
         found.setdefault(way_of(plan, made), made)
     return found

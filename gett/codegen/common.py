@@ -74,15 +74,14 @@ def source_c(added: bool, tma: bool = False) -> str:
 
 def named_counts(plan: GemmPlan, schedule: Schedule) -> dict[str, int]:
     """The named integers of every GEMM kernel."""
-    k_tiles = schedule.tiling.k.tiles
     return {
         "tiles_m": schedule.tiling.m.tiles,
         "tiles_n": schedule.tiling.n.tiles,
         "group_m": schedule.scheduler.group_m,
         "whole_groups": _raster(schedule)[0],
         "split_k": schedule.split_k,
-        "k_tiles": k_tiles,
-        "k_tiles_per_slice": -(-k_tiles // schedule.split_k),
+        "k_tiles": schedule.tiling.k.tiles,
+        "k_tiles_per_slice": schedule.k_tiles_per_slice,
         "extent_k": plan.extent_k,
     }
 

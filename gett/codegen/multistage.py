@@ -46,13 +46,7 @@ from gett.hw.archs import arch_facts
 from gett.hw.device import nearest
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.mainloops.kind import Constants
-from gett.schedule.mainloops.multistage import (
-    cache_bytes,
-    k_tiles_of_block,
-    loads_ahead,
-    resident_blocks,
-    warp_atom,
-)
+from gett.schedule.mainloops.multistage import atom_of, cache_bytes, loads_ahead, resident_blocks
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Schedule, Tiling
 from gett.schedule.spec.vectors import operand_dims
@@ -247,7 +241,7 @@ def _traits(
 ) -> str:
     """The traits of a kernel's parts."""
     t, loop = schedule.tiling, schedule.multistage
-    k_tiles = k_tiles_of_block(schedule)
+    k_tiles = schedule.k_tiles_per_slice
     loaders = []
     sides = zip((A, B), (loop.a, loop.b), (t.m, t.n), factor_types(plan), loads, strict=True)
     for tensor, loader, box, element, load in sides:
@@ -262,7 +256,7 @@ def _traits(
         "kWarpsN": loop.warps[1],
         "kTensorCores": loop.tensor_cores,
         "kKTiles": k_tiles if k_tiles <= loop.stages else 0,
-        "kAhead": loads_ahead(schedule, warp_atom(plan) if loop.tensor_cores else None, k_tiles),
+        "kAhead": loads_ahead(schedule, atom_of(plan, loop), k_tiles),
         "kKTable": loop.k_table,
         "kKRagged": t.k.ragged > 0 and not loop.k_table,
     }

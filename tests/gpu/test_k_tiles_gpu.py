@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from gett.hw.dtypes import data_type
 from gett.ir.gemm import make_gemm_plan
 from gett.runtime.build import load_executable
 from gett.runtime.compiling import compile_schedule
 from gett.runtime.device import device_facts
 from gett.schedule.search.select import candidates
 from gett.tune.measure import Bench
+from tests.by_hand import streamed
 from tests.cases import Case
-from tests.k_tiles import CASES, by_way, divided
+from tests.k_tiles import CASES, by_way
 
 LONG = [
     Case("long rows", "mk,nk->mn", {"m": 260, "n": 136, "k": 4001}),
@@ -36,13 +36,8 @@ def test_every_way_gives_the_same_bits(cupy: Any, case: Case, numbers: str) -> N
         None,
     )
     ready = [*([other] if other else []), *found.values()]
-    for way, s in found.items():
-        tiles = s.tiling.tiles(plan.extent_l)
-        blocks = min(tiles - 1, facts.sm_count)
-        left = tiles % blocks if blocks > 1 and s.tiling.l is None else 0
-        if way[0] == "ahead" and left and left * s.tiling.k.tiles >= blocks:
-            ready.append(divided(plan, s, blocks, data_type(dtype).accumulator_bytes))
-            break
+    divided = (streamed(s, plan, facts) for way, s in found.items() if way[0] == "ahead")
+    ready += [s for s in divided if s is not None][:1]
     bench = Bench(cupy, plan, facts.l2_bytes)
     runs = [load_executable(plan, compile_schedule(plan, s, facts=facts, allow_spills=True)) for s in ready]
     assert bench.agreeing(runs) == [*range(len(runs))]

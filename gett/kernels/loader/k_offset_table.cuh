@@ -7,7 +7,7 @@ namespace gett {
 
 struct alignas(16) OffsetPair { long long x, y; };
 
-// A ring of k-tiles; a k-tile is written two k-tiles ahead of the copies that use it.
+// A ring of k-tiles; in the loop a k-tile is written behind the copies of the one before.
 template <class Traits, class Index> struct KOffsetTable {
   static constexpr int kSlots = Traits::kStages + 1;
   static constexpr int kBytes = Traits::kKTable ? kSlots * Traits::kBlockK * 16 : 0;

@@ -59,8 +59,9 @@ class MultistageCost:
         c = plan.contraction
         self.type, self.tensor_cores = data_type(c.dtype), tensor_cores
         self.atom = warp_atom(plan) if tensor_cores else None
-        fast = self.atom is None or self.type.parts is None or self.type.parts.wgmma
-        self.overlap_ahead = self.rates.overlap if fast else self.rates.overlap_ahead
+        self.tensor = self.type.parts if tensor_cores else None
+        doubles = self.tensor is not None and not self.tensor.wgmma
+        self.overlap_ahead = self.rates.overlap_ahead if doubles else self.rates.overlap
         self.size = itemsize(c.dtype)
         self.extents = plan.extent_m, plan.extent_n, plan.extent_k, plan.extent_l
         outputs = plan.l + plan.m + plan.n
@@ -331,7 +332,7 @@ class MultistageCost:
         facts, rates, (bm, bn, bk), (wm, wn) = self.facts, self.rates, shape, grid
         products = bm * bn * bk * batches * self.plan.contraction.real_products
         few = min(1.0, threads / 32 / 4)  # schedulers that have a warp
-        tensor = self.type.parts if self.tensor_cores else None
+        tensor = self.tensor
         if tensor is None:
             outputs = bm * bn // (wm * wn) * (2 if self.type.real_products > 1 else 1)
             shares = rates.double_shares if self.type.doubled else rates.simt_shares

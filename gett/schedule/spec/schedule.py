@@ -225,6 +225,11 @@ class Schedule:
         return self.scheduler.split_k
 
     @property
+    def k_tiles_per_slice(self) -> int:
+        """Most k-tiles of a slice of K."""
+        return -(-self.tiling.k.tiles // self.split_k)
+
+    @property
     def shares(self) -> int:
         """Clusters among which stream-K divides tiles."""
         return self.scheduler.blocks // math.prod(self.scheduler.cluster)

@@ -10,11 +10,12 @@ import pytest
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.spec.schedule import Schedule
+from tests.by_hand import streamed
 from tests.cases import Case
 from tests.cpu.helpers import contraction_of
 from tests.cpu.host_blocks import run_kernel
 from tests.cpu.strategies import values
-from tests.k_tiles import CASES, by_way, divided
+from tests.k_tiles import CASES, by_way
 
 FACTS = arch_facts("sm_90a")
 RNG = np.random.default_rng(7)
@@ -71,15 +72,17 @@ def test_stream_k_ahead(dtype: str, tmp_path: Path) -> None:
     """Blocks begin and end within tiles, with fewer k-tiles than there are stages."""
     plan, arrays, want = plan_of(CASES[0], dtype)
     s = next(s for way, s in by_way(plan, FACTS).items() if way[0] == "ahead")
-    tiles = s.tiling.tiles(plan.extent_l)
-    check(tmp_path, plan, divided(plan, s, max(2, tiles - 1), np.dtype(dtype).itemsize), arrays, want)
+    made = streamed(s, plan)
+    assert made is not None
+    check(tmp_path, plan, made, arrays, want)
 
 
 def test_a_single_instruction_a_step_is_not_loaded_ahead() -> None:
     """ptxas 13.0 does not wait for its sums from one pass of the loop to the next."""
     plan = plan_of(Case("", "mk,nk->mn", {"m": 16, "n": 8, "k": 203}), "float64")[0]
     smallest = [
-        s for s in by_way(plan, FACTS).values() if s.tiling.shape[:2] == (16, 8) and s.multistage.warps == (1, 1)
-    ]
+        way for way, s in by_way(plan, FACTS).items()
+        if s.tiling.shape[:2] == (16, 8) and s.multistage.warps == (1, 1)
+    ]  # fmt: skip
     assert smallest
-    assert not any(way[0] == "ahead" for way, s in by_way(plan, FACTS).items() if s in smallest)
+    assert not any(way[0] == "ahead" for way in smallest)
