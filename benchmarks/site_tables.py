@@ -19,6 +19,7 @@ from benchmarks.charts import (
     loose,
     us_of,
 )
+from benchmarks.gemm_sizes import shares
 from benchmarks.records import Row
 from benchmarks.report import geometric_mean
 from benchmarks.workloads_report import TORCH
@@ -129,15 +130,13 @@ def gpus() -> None:
 
 
 def gemm() -> None:
-    """CuBLAS's time over gett's by dtype and shape of a matrix product, geometric mean, then the lowest."""
-    rows = loose(GEMM)["rows"]
-    groups = tuple(dict.fromkeys(row["group"] for row in rows))
+    """How many times as long cuBLAS takes, by dtype and shape of a matrix product: geometric mean, then the lowest."""
+    found = {(kind, group): told for kind, group, *told in shares(loose(GEMM)["rows"])}
+    groups = [*dict.fromkeys(group for _, group in found if group)]
     print("| dtype | " + " | ".join(groups) + " | lowest of |\n" + "|---" * (len(groups) + 2) + "|")
-    for kind in dict.fromkeys(row["kind"] for row in rows):
-        ratios = [(r["us"]["cublas"] / r["us"]["gett"], r["group"], r["case"]) for r in rows if r["kind"] == kind]
-        cells = [[x for x, group, _ in ratios if group == wanted] for wanted in groups]
-        told = " | ".join(f"{geometric_mean(found):.2f}; {min(found):.2f}" for found in cells)
-        print(f"| {kind} | {told} | {min(ratios)[2].split()[-1]} |")
+    for kind in dict.fromkeys(kind for kind, _ in found):
+        cells = " | ".join(f"{mean:.2f}; {low:.2f}" for _, mean, low, _ in (found[kind, group] for group in groups))
+        print(f"| {kind} | {cells} | {found[kind, ''][-1].split()[-1]} |")
 
 
 def networks() -> None:
