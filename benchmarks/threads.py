@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.thread_cases import CASES, Call, Case, Machine
+from benchmarks.thread_cases import CASES
+from benchmarks.thread_machine import Call, Case, Machine
 
 BUDGET_US = 40_000.0
 ALGORITHMS = ("DEFAULT", "GETT", "TGETT", "TTGT", "PATIENT")

@@ -202,7 +202,8 @@ def test_a_record_of_the_threads_fills_its_tables(
 
 def test_the_page_of_reasons_asks_for_cases_that_are_measured() -> None:
     pytest.importorskip("torch")
-    from benchmarks.thread_cases import CASES, Machine
+    from benchmarks.thread_cases import CASES
+    from benchmarks.thread_machine import Machine
 
     machine = Machine(on_gpu=False)
     wanted = set(re.findall(r'site_tables\.thread\("([\w-]+)"\)', (DOCS / "why.md").read_text()))
