@@ -133,8 +133,8 @@ def quick_machine(monkeypatch):
     monkeypatch.setattr(run_cpu, "copy_bandwidth", lambda: 1e10)
     monkeypatch.setattr(run_cpu, "gemm_peak", lambda element: 1e11)
     for kind in ("CPU", "WORKLOAD"):
-        monkeypatch.setattr(f"benchmarks.__main__.{kind}_ELEMENTS", 1 << 12)
-        monkeypatch.setattr(f"benchmarks.__main__.{kind}_VOLUME", 1 << 14)
+        monkeypatch.setattr(f"benchmarks.tasks.{kind}_ELEMENTS", 1 << 12)
+        monkeypatch.setattr(f"benchmarks.tasks.{kind}_VOLUME", 1 << 14)
 
 
 @pytest.fixture

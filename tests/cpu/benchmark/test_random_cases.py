@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks import ahead, distribution
-from benchmarks.__main__ import RANDOM_RIVALS, main
+from benchmarks.__main__ import main
 from benchmarks.cases import ELEMENT_TYPES, Case, load_cases
 from benchmarks.random_cases import (
     COUNT,
@@ -32,6 +32,7 @@ from benchmarks.random_cases import (
     random_cases,
 )
 from benchmarks.records import Measurement, Row, Run, from_json
+from benchmarks.tasks import RANDOM_RIVALS
 from gett.hw.archs import arch_facts
 from gett.jit import kernel_cache
 from tests.cpu.benchmark.benchmark_cases import refusal

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from benchmarks import run_cpu, run_gpu, verify, workloads_report
-from benchmarks.__main__ import _workload_rivals
 from benchmarks.cases import ELEMENT_TYPES
 from benchmarks.records import Measurement, Row, Run, from_json, to_json
 from benchmarks.rivals.cutensor import ALGORITHMS, EMULATIONS, _describe, _descriptor
 from benchmarks.rivals.table import KNOWN, ON_GPU, Libraries, Setting
+from benchmarks.tasks import workload_rivals
 from benchmarks.workloads import FIELDS, by_dtype, choose_workloads, load_workloads
 from gett.errors import MissingPackageError, OptionError, PrecisionError
 
@@ -28,15 +28,15 @@ BY_NAME = {w.case.name: w for w in ALL}
 
 def test_rivals_are_as_accurate_as_what_is_asked_for():
     usual = [f"cutensor:{a}" for a in ALGORITHMS]
-    assert _workload_rivals("bfloat16", None) == [*usual, "torch.einsum+order", "torch.compile", "cublas"]
-    assert set(_workload_rivals("float64", None)) - set(_workload_rivals("bfloat16", None)) == {
+    assert workload_rivals("bfloat16", None) == [*usual, "torch.einsum+order", "torch.compile", "cublas"]
+    assert set(workload_rivals("float64", None)) - set(workload_rivals("bfloat16", None)) == {
         f"cutensor:{a}/8xint8" for a in ALGORITHMS
     }
-    complex64 = _workload_rivals("complex64", None)
+    complex64 = workload_rivals("complex64", None)
     assert "torch.compile" not in complex64
     assert {f"cutensor:GETT/{e}" for e in ("3xtf32", "9x16bf")} <= set(complex64)
-    assert _workload_rivals("float32", "tf32") == _workload_rivals("bfloat16", None)
-    assert all(set(_workload_rivals(t, None)) < set(KNOWN) for t in ELEMENT_TYPES)
+    assert workload_rivals("float32", "tf32") == workload_rivals("bfloat16", None)
+    assert all(set(workload_rivals(t, None)) < set(KNOWN) for t in ELEMENT_TYPES)
     assert set(ON_GPU) < set(KNOWN)
 
 
@@ -204,7 +204,7 @@ def runs(wrong: bool = False) -> list[Run]:
         for case in cases:
             row = Row(
                 case.name, case.einsum, dict(case.extents), case.bmnk, case.flops(element), case.bytes(element), 40.0,
-                {name: Measurement(400.0) for name in _workload_rivals(dtype, None)}, "right", group=case.group,
+                {name: Measurement(400.0) for name in workload_rivals(dtype, None)}, "right", group=case.group,
             )  # fmt: skip
             row.times["cutensor:TTGT"] = Measurement(100.0)
             row.times["torch.einsum+order"] = Measurement(150.0)
