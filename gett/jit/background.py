@@ -1,7 +1,7 @@
 """Compiling that nobody waits for: in a thread, by processes, until it is done or the interpreter ends.
 
-Owns that such work is done one after the other, leaves processors to the program, and never keeps a program from its
-end. What is under way then is lost: files of the cache appear whole or not at all. Knows neither plans nor caches.
+Owns that all such work together leaves processors to the program, and never keeps a program from its end. What is under
+way then is lost: files of the cache appear whole or not at all. Knows neither plans nor caches.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from gett.errors import CompileError
 from gett.jit.workers import Workers
 
-_turn = threading.Lock()  # of the work that is done: what begins later waits for it
+_turn = threading.Lock()  # of the work that waits for compilers: what begins later comes later
+_room = threading.Condition()  # of `_taken`
+_taken = 0  # compilers of the work that is done
 _lock = threading.Lock()  # of what follows
 _crews: set[Workers] = set()
 _ended = False
@@ -63,7 +66,7 @@ class Background:
 
     def _run(self) -> None:
         try:
-            with _turn:
+            with _compilers(self._most):
                 self._before()
                 crew = _begin(self._most)
                 try:
@@ -82,6 +85,21 @@ class Background:
 def crew_size() -> int:
     """Compilers at one time: three of four processors, so that the program has some for itself."""
     return max(1, 3 * (os.cpu_count() or 1) // 4)
+
+
+@contextmanager
+def _compilers(count: int) -> Iterator[None]:
+    """Within it, work may have so many compilers; it begins once there are as many that no other work has."""
+    global _taken
+    with _turn, _room:
+        _room.wait_for(lambda: not _taken or _taken + count <= crew_size())
+        _taken += count
+    try:
+        yield
+    finally:
+        with _room:
+            _taken -= count
+            _room.notify_all()
 
 
 def _begin(count: int) -> Workers:

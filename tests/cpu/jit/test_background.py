@@ -1,4 +1,4 @@
-"""Compiling that nobody waits for: one after the other, errors, and what is left for the program."""
+"""Compiling that nobody waits for: its order, errors, and what is left for the program."""
 
 from __future__ import annotations
 
@@ -57,6 +57,15 @@ def test_work_is_done_one_after_the_other_with_processors_to_spare(crews: list[C
     assert all(x.done and x.error is None for x in both)
     assert all(x.closed for x in crews)
     assert not module._crews
+
+
+def test_small_work_is_done_side_by_side(crews: list[Crew]) -> None:
+    inside = threading.Barrier(3)
+    made = [begin(lambda crew: inside.wait(30) and None, 2) for _ in range(3)]
+    for x in made:
+        x.wait()
+    assert [x.count for x in crews] == [2, 2, 2]
+    assert module._taken == 0
 
 
 def test_an_error_is_told_once_and_raised_for_who_waits(crews: list[Crew]) -> None:
