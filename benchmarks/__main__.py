@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from benchmarks import (
@@ -160,6 +161,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _dispatch(arguments: Sequence[str] | None) -> int:
     top = parser()
     options = top.parse_args(arguments)
+    with nullcontext() if options.command == "first-calls" else environment.own_kernels():
+        return _run(top, options)
+
+
+def _run(top: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.command == "calibrate":
         return _calibrate(top, options)
     if options.command == "regret":

@@ -9,7 +9,7 @@ import importlib.util
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ _PACKAGES = (
     "nvidia-cublas",
     "nvidia-cuda-nvrtc",
 )
+_SHARED_FIRST = "GETT_SHARED_FIRST"
 _CLOCKS = "name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,power.draw,temperature.gpu"
 
 
@@ -58,6 +59,21 @@ def commit() -> str | None:
         return None
     changed = _output(["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"])
     return head + ("+" if changed else "")
+
+
+@contextlib.contextmanager
+def own_kernels() -> Iterator[None]:
+    """Within it, calls wait for kernels of their own, since those that stand in are not what is timed.
+
+    Who has set the variable has the last word.
+    """
+    given = _SHARED_FIRST in os.environ
+    os.environ.setdefault(_SHARED_FIRST, "0")
+    try:
+        yield
+    finally:
+        if not given:
+            del os.environ[_SHARED_FIRST]
 
 
 def clocks() -> dict[str, str]:

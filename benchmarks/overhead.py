@@ -162,7 +162,8 @@ def _in_process(task: str, cache: str) -> dict[str, float] | str:
     root = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH")) if p)
     settings = os.environ | {"PYTHONPATH": path, "GETT_CACHE_DIR": cache, "XDG_CACHE_HOME": cache}
-    settings.pop("GETT_CACHE_DISABLE", None)
+    for name in ("GETT_CACHE_DISABLE", "GETT_SHARED_FIRST"):
+        settings.pop(name, None)
     command = [sys.executable, "-c", _FIRST_CALL, task]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=settings)
