@@ -12,7 +12,7 @@ Read when they are needed, not at import, so that a program may set them first. 
 | `GETT_PRECISION` | name | How products are formed where a call does not say, such as `ieee`. |
 | `GETT_MEMORY_LIMIT` | size, or share such as `0.5` | `memory_limit=` of calls that give none. |
 | `GETT_PROGRESS` | flag | Whether progress bars are shown; default: where stderr is a terminal. |
-| `GETT_SHARED_FIRST` | flag | Whether shared kernels make a network's steps until its own are compiled; default: yes. |
+| `GETT_SHARED_FIRST` | flag | Whether shared kernels make a plan's steps until its own are compiled; default: yes. |
 | `GETT_NVRTC` | path | The NVRTC library to use (`libnvrtc.so.*`), instead of searching for one. |
 | `XDG_CACHE_HOME` | path | Base of the user's cache directory. |
 | `HOME` | path | Holds `.cache`, the base where that is not set; without a home kernels are kept in memory. |

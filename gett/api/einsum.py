@@ -303,9 +303,10 @@ def _record_cold(key: Any, call: Call, kind: ArrayKind, device: int) -> Any:
 
 
 def _plan_product(product: Product, kind: ArrayKind, device: int, operands: Sequence[Any]) -> ContractionPlan:
-    """The plan of a product of tensors on one GPU."""
+    """The plan of a product of tensors on one GPU, whose kernels are bound for later calls: it waits for its own."""
     call, described = product_call(product, operands), tuple(map(kind.describe, operands))
-    return plan_on_device(kind, call.request(kind, described, None, None, (), kind.arch(device), device), runs=True)
+    request = call.request(kind, described, None, None, (), kind.arch(device), device)
+    return plan_on_device(kind, replace(request, waits=True), runs=True)
 
 
 def _compute_cold(key: Any, call: Call) -> Any:

@@ -6,6 +6,7 @@ Owns the plans that are bound to such a call site, by how its tensors lie.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gett.api.einsum import compute
@@ -78,7 +79,7 @@ class Launcher:
         described = tuple(map(kind.describe, operands))
         call = product_call(self._product, operands, out)
         request = call.request(kind, described, None, kind.describe(out), (), kind.arch(device), device)
-        plan, alpha = plan_on_device(kind, request), self._product.alpha
+        plan, alpha = plan_on_device(kind, replace(request, waits=True)), self._product.alpha
         executable, launch = plan.sole(kind, device), kind.launch
         if executable is None:
             return lambda operands, out: plan.run(kind, device, operands, None, out, alpha, 0)

@@ -47,8 +47,6 @@ def network_totals(plan: Plan) -> list[Fact]:
         how = f"in {count(plan.graphs, 'CUDA graph')} from the second call on"
     told.append(("launches", f"{count(launches, 'kernel')}, {how}; {kinds} different contractions"))
     told.append(("kernels", _shares(zip(map(kernel_of, plan.steps), costs, strict=True))))
-    if plan.stands_in:
-        told.append(("now", "shared kernels make its steps until its own are compiled"))
     return told
 
 

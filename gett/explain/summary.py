@@ -107,6 +107,8 @@ def _facts(plan: Plan, request: PlanRequest, facts: ArchFacts | None, make: Make
     told += _time(plan, roof)
     if len(plan.steps) > 1:
         told += network_totals(plan)
+    if plan.stands_in:
+        told.append(("now", "shared kernels make its steps until its own are compiled"))
     told.append(("memory", _memory(plan)))
     room = LINES - 2 - len(told)
     if len(plan.steps) > 1:

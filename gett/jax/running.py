@@ -50,7 +50,8 @@ def _planned(kind: Any, device: int, product: Product, specs: Sequence[TensorSpe
     """The plan of a product on arrays of a device, written to one that is there already."""
     operands, c = _split(specs)
     call = _call(product, operands, None, None)
-    return plan_on_device(kind, call.request(kind, operands, c, out, (), kind.arch(device), device))
+    request = call.request(kind, operands, c, out, (), kind.arch(device), device)
+    return plan_on_device(kind, replace(request, waits=True))
 
 
 def _dense(shape: Sequence[int], dtype: Any) -> TensorSpec:

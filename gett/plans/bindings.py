@@ -1,6 +1,6 @@
 """`Bindings`: the steps of a plan, and what runs them on each device that a call came from.
 
-Owns which executables a call gets, and that those of one call belong together: until a network's own kernels are
+Owns which executables a call gets, and that those of one call belong together: until a plan's own kernels are
 compiled, shared ones make its steps, and the one takes the place of the other between calls. Knows how no step runs.
 """
 
@@ -119,16 +119,29 @@ class Bindings:
                 return standing.turns, standing.executables, False
         return self._turns, self._bound[device], True
 
-    def _bind_to(self, device: int) -> tuple[Executable, ...]:
+    def _own(self, device: int) -> Sequence[Executable]:
+        """Kernels of the plan's own on a device, for who keeps them; what is not compiled is waited for.
+
+        Raises:
+            GettError: They cannot be compiled or loaded.
+        """
+        if device not in self._bound and device not in self._standing:
+            self._bind_to(device)
+        standing = self._standing.get(device)
+        if standing is not None:
+            standing.gives_way(partial(self._take, device), None, wait=True)
+        return self._bound[device]
+
+    def _bind_to(self, device: int) -> None:
         # Whoever had kernels compiled waits for those that another GPU's model prefers.
         request = replace(self._request, waits=True) if self._settled else self._request
         steps, standing = bind_first(self._steps, request)
-        if standing is not None:  # of no single step
+        if standing is not None:
             self.stand_in(standing, device)
-            return ()
+            return
         if not self._settled or not self._bound:  # from now on the plan shows what runs here
             self.steps, self._settled = steps, True
-        return self._bound.setdefault(device, executables_of(steps))
+        self._bound.setdefault(device, executables_of(steps))
 
 
 def executables_of(steps: Sequence[Step]) -> tuple[Executable, ...]:

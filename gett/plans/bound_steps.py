@@ -61,8 +61,6 @@ class BoundSteps(Bindings):
         converted = any(x is not None for x in self._convert) or (request.c is not None and request.c.dtype != d.dtype)
         given = tuple(range(len(operands)))
         self._direct = len(steps) == 1 and steps[0].inputs == given and not converted and not request.epilogue_args
-        if self._direct:
-            self._turns = ()
         self._own_place = own_places(request, steps)
         self._replays: dict[tuple[int, str], Replay | None] = {}
 
@@ -78,7 +76,7 @@ class BoundSteps(Bindings):
         Args:
             device: One that the plan is bound to.
         """
-        return self._bound[device][0] if self._direct and not self._through_copy else None
+        return self._own(device)[0] if self._direct and not self._through_copy else None
 
     def is_near(self, kind: ArrayKind, read: Sequence[Any], out: Any) -> bool:
         """Whether `out` is read-only or may share memory with what is read; all fit the plan otherwise.
@@ -152,13 +150,13 @@ class BoundSteps(Bindings):
                 return self.run(kind, device, operands, c, out, alpha, beta, extras)
         new = out is None or self._through_copy
         d = kind.empty(self.shape, self.dtype, self._order) if new else out
-        if self._direct:
-            executable = (self._bound.get(device) or self._bind_to(device))[0]
-            launch, second = kind.launch, operands[1] if len(operands) == 2 else None
+        own = self._bound.get(device) if self._direct else None
+        if own is not None:
+            second, launch = operands[1] if len(operands) == 2 else None, kind.launch
             if launch is None:
-                executable(operands[0], second, c, d, alpha, beta)
+                own[0](operands[0], second, c, d, alpha, beta)
             else:
-                launch(executable, operands[0], second, c, d, alpha, beta)
+                launch(own[0], operands[0], second, c, d, alpha, beta)
         else:
             self._write(kind, device, operands, Ending(c, d, alpha, beta, extras))
         if out is None:
@@ -189,7 +187,6 @@ class BoundSteps(Bindings):
         """
         turns, executables, _ = self._form(kind, device, alpha)
         powers: list[Any] = []
-        turns = turns or turns_of(self._steps, self._convert)
         if turns:
             ending = Ending(None, d, alpha)
             run_steps(
@@ -247,7 +244,7 @@ class BoundSteps(Bindings):
         """
         if not self._direct or not getattr(kind, "only", False) or self._request.c is not None:
             return None
-        return (self._bound.get(device) or self._bind_to(device))[0]
+        return self._own(device)[0]
 
     def bound(self, kind: ArrayKind, device: int, alpha: Any = 1) -> Callable[[Any, Any], Any]:
         """`run` for one or two operands, the second None for one: what depends on neither is worked out here."""

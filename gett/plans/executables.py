@@ -134,13 +134,14 @@ def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool, limit:
 
 @contextmanager
 def together_beside(
-    schedules: Iterable[GroupedSchedule], most: int | None = None
+    schedules: Iterable[GroupedSchedule], most: int | None = None, *, wait: bool = True
 ) -> Iterator[dict[GroupedSchedule, Future[Any]]]:
     """Kernels that make steps together are compiled in threads meanwhile; `compile_grouped` then has them.
 
     Args:
         schedules: Theirs.
         most: Threads; default: one for each kernel.
+        wait: Whether the end waits for them; who does not need them all asks for results of those that it needs.
     """
     distinct = dict.fromkeys(schedules)
     if not distinct:
@@ -148,8 +149,11 @@ def together_beside(
         return
     from gett.runtime.grouped import compile_grouped
 
-    with ThreadPoolExecutor(most or len(distinct)) as pool:
+    pool = ThreadPoolExecutor(most or len(distinct))
+    try:
         yield {schedule: pool.submit(compile_grouped, schedule) for schedule in distinct}
+    finally:
+        pool.shutdown(wait=wait, cancel_futures=not wait)
 
 
 def _build_together(steps: Sequence[Step]) -> dict[int, Any]:

@@ -1,8 +1,9 @@
-"""Shared kernels that make the steps of a network until its own are compiled.
+"""Shared kernels that make the steps of a plan until its own are compiled.
 
-Kernels of a network's own are specialised for extents and strides, and take the compiler seconds. Those that small
-steps share find both in tables (`gett.codegen.grouped`), so two of a dtype make all products. Where own kernels are
-neither in the store nor in the cache, the first calls run on shared ones, and a thread has the own ones compiled.
+Kernels of a plan's own are specialised for extents and strides, and take the compiler seconds. Those that small steps
+share find both in tables (`gett.codegen.grouped`), so two of a dtype make all products. Where own kernels are neither
+in the store nor in the cache, the first calls run on shared ones, and a thread has the own ones compiled. A plan of few
+steps does so for products in planes, whose own kernels the compiler takes longest for.
 
 Owns which plans have stand-ins and for which steps, and what is compiled meanwhile. When the one takes the place of the
 other is `gett.plans.bindings`'. Knows no arrays.
@@ -16,8 +17,8 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from gett.arrays.kinds import ArrayKind
 from gett.console.formatting import count, format_seconds
@@ -32,6 +33,8 @@ from gett.network.together import LEAST, made_for_now
 from gett.plans.executables import bind_steps, together_beside, with_executable, with_executables
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from gett.jit.background import Background
     from gett.jit.workers import Workers
     from gett.schedule.spec.grouped import GroupedSchedule
@@ -98,12 +101,13 @@ class StandIn:
     def gives_way(self, take: Callable[[tuple[Step, ...]], None], kind: ArrayKind | None, *, wait: bool) -> bool:
         """Whether the steps run on kernels of their own from now on.
 
-        They do once these are compiled. They are loaded here, between calls, and not while a graph is recorded.
+        They do once these are compiled. They are loaded here, between calls. A graph that is recorded is played many
+        times, so who records one waits for them.
 
         Args:
             take: Given the steps, once.
             kind: Of the call's arrays; None where there is no call.
-            wait: Whether the kernels are waited for.
+            wait: Whether the kernels are waited for in any case.
 
         Raises:
             GettError: The kernels that are waited for cannot be compiled or loaded. Shared ones go on.
@@ -111,9 +115,10 @@ class StandIn:
         background = self._background
         if self._done:
             return True
-        if not wait and (background is None or not background.done or self._refused is not None or _records(kind)):
+        waits = wait or (self._may_follow and _records(kind))
+        if not (waits or (self._may_follow and background is not None and background.done)):
             return False
-        if not self._lock.acquire(blocking=wait):
+        if not self._lock.acquire(blocking=waits):
             return False  # another call is about to exchange them
         try:
             if not self._done:
@@ -129,6 +134,11 @@ class StandIn:
             return False
         finally:
             self._lock.release()
+
+    @property
+    def _may_follow(self) -> bool:
+        """Whether kernels of the steps' own are to be expected."""
+        return self._background is not None and self._background.error is None and self._refused is None
 
     def wait(self) -> None:
         """Return once kernels of the steps' own are compiled, where that has begun.
@@ -162,7 +172,7 @@ class StandIn:
 
 
 def _records(kind: ArrayKind | None) -> bool:
-    """Whether the current stream records a graph: no kernel can be loaded meanwhile."""
+    """Whether the current stream records a graph."""
     if kind is None:
         return False
     from gett.runtime.driver import load_driver
@@ -172,7 +182,7 @@ def _records(kind: ArrayKind | None) -> bool:
 
 
 def _warn(error: Exception) -> None:
-    _log.warning("shared kernels go on making a network's steps: its own were not to be had: %s", error)
+    _log.warning("shared kernels go on making a plan's steps: its own were not to be had: %s", error)
 
 
 def bind_first(steps: tuple[Step, ...], request: PlanRequest) -> tuple[tuple[Step, ...], StandIn | None]:
@@ -193,29 +203,36 @@ def bind_first(steps: tuple[Step, ...], request: PlanRequest) -> tuple[tuple[Ste
     hush(PAUSE_S)
     kernels = Kernels([s.gemm for s in steps if s.together is None], arch, limit)
     shared = _shared(steps, arch, kernels.missing) if kernels.missing else {}
-    try:
-        if shared and not kernels.take_cached():
-            hush(PAUSE_S)
-            return steps, _stand_in(steps, shared, kernels)
-    except (GettError, RuntimeError) as error:  # the latter from threads, as the interpreter ends
-        _log.debug("no shared kernels stand in: %s", error)
+    if shared:
+        now = _made_for_now(steps, shared)
+        try:
+            # They are begun ahead of the search that tells whether they are needed: as a rule they are.
+            with together_beside((s.together.schedule for s in now if s.together is not None), wait=False) as pending:
+                if not kernels.take_cached():
+                    hush(PAUSE_S)
+                    return steps, _stand_in(steps, now, kernels, pending.values())
+        except (GettError, RuntimeError) as error:  # the latter from threads, as the interpreter ends
+            _log.debug("no shared kernels stand in: %s", error)
     return bind_steps(steps, arch, False, limit, kernels), None
 
 
 def _may_stand_in(steps: Sequence[Step], request: PlanRequest) -> bool:
-    """Whether a plan's first calls need not wait: it is a network's, and nothing depends on how its steps are made.
+    """Whether a plan's first calls need not wait: nothing depends on how its steps are made.
 
     Slices of one call are made alike, and what is held between calls stays as it is.
     """
-    if request.arch == "cpu" or len(steps) < LEAST or request.optimize == AUTOTUNE:
+    if request.arch == "cpu" or request.optimize == AUTOTUNE or request.waits or request.sums:
         return False
-    if request.waits or request.sums or request.memory_limit is not None:
+    if request.memory_limit is not None or not read_environment().shared_first:
         return False
-    return read_environment().shared_first
+    return len(steps) >= LEAST or any(s.together is None and _compiles_long(s.gemm, request.arch) for s in steps)
 
 
 def _shared(steps: Sequence[Step], arch: str, missing: Sequence[str]) -> dict[str, GroupedSchedule]:
-    """The shared kernel of each product that lacks its own, by signature; not of those that take too long so."""
+    """The shared kernel of each product that lacks its own, by signature; not of those that take too long so.
+
+    A network has them all for the price of two. Of fewer steps only those are taken that save the time of compiling.
+    """
     from gett.schedule.grouped import shared_schedule
     from gett.schedule.search.stream import is_stream
 
@@ -224,6 +241,8 @@ def _shared(steps: Sequence[Step], arch: str, missing: Sequence[str]) -> dict[st
     gemms = {s.gemm.signature: s.gemm for s in steps}
     made = {name: x for name in names if (x := shared_schedule(gemms[name], arch)) is not None}
     made = {name: x for name, x in made.items() if x[1] < STREAM_US or not is_stream(gemms[name])}
+    if len(steps) < LEAST:
+        made = {name: x for name, x in made.items() if _compiles_long(gemms[name], arch)}
     found, took = {name: x[0] for name, x in made.items()}, {name: x[1] * names[name] for name, x in made.items()}
     left = LONGEST_US
     for name in sorted(found, key=lambda x: took[x]):
@@ -233,22 +252,44 @@ def _shared(steps: Sequence[Step], arch: str, missing: Sequence[str]) -> dict[st
     return found
 
 
-def _stand_in(steps: tuple[Step, ...], shared: Mapping[str, GroupedSchedule], kernels: Kernels) -> StandIn:
-    """What makes steps for now, built on the current device; their own kernels are compiled from here on."""
+def _compiles_long(gemm: GemmPlan, arch: str) -> bool:
+    """Whether tensor cores multiply numbers in planes: it takes a second to compile such a kernel."""
+    from gett.schedule.search.stream import is_stream
+    from gett.schedule.spec.hopper_needs import ARCHS, planes
+
+    return arch in ARCHS and planes(gemm) is not None and not is_stream(gemm)
+
+
+def _made_for_now(steps: tuple[Step, ...], shared: Mapping[str, GroupedSchedule]) -> tuple[Step, ...]:
+    """Steps of which shared kernels make those that have one."""
     from gett.schedule.spec.schedule import Forecast
 
     names = [None if s.together is not None else s.gemm.signature for s in steps]
     made = [None if name is None else shared.get(name) for name in names]
-    now = made_for_now(steps, made, Forecast(0.0, "launches", "made by a shared kernel for now"))
-    found = StandIn([s if x is not None else None for s, x in zip(steps, made, strict=True)], kernels.load)
+    return made_for_now(steps, made, Forecast(0.0, "launches", "made by a shared kernel for now"))
+
+
+def _stand_in(
+    steps: tuple[Step, ...], now: tuple[Step, ...], kernels: Kernels, pending: Iterable[Future[Any]]
+) -> StandIn:
+    """What makes steps for now, built on the current device; their own kernels are compiled from here on.
+
+    Args:
+        steps: Of the plan.
+        now: The same, of which shared kernels make some.
+        kernels: The plan's own.
+        pending: The shared kernels, which are being compiled.
+    """
+    made = [x.together is not None and s.together is None for s, x in zip(steps, now, strict=True)]
+    shared = {s.gemm.signature for s, x in zip(steps, made, strict=True) if x}
+    found = StandIn([s if x else None for s, x in zip(steps, made, strict=True)], kernels.load)
     start, early = time.perf_counter(), (os.cpu_count() or 1) >= AT_ONCE
     try:
-        with together_beside(s.together.schedule for s in now if s.together is not None) as pending:
-            kernels.compile([name for name in kernels.missing if name not in shared])
-            if early:
-                found.compile_behind(kernels)
-            for future in pending.values():
-                future.result()
+        kernels.compile([name for name in kernels.missing if name not in shared])
+        if early:
+            found.compile_behind(kernels)
+        for future in pending:
+            future.result()
         hush(PAUSE_S)
         found.made_by(with_executables(now, kernels.load([s.gemm for s in now if s.together is None])))
     except GettError:
@@ -258,5 +299,5 @@ def _stand_in(steps: tuple[Step, ...], shared: Mapping[str, GroupedSchedule], ke
         found.compile_behind(kernels)
     hush(PAUSE_S)
     took = format_seconds(time.perf_counter() - start)
-    _log.info("%s run on shared kernels for now, made in %s", count(sum(x is not None for x in made), "step"), took)
+    _log.info("%s run on shared kernels for now, made in %s", count(sum(made), "step"), took)
     return found

@@ -156,6 +156,9 @@ def machine(fake_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.delenv("GETT_SHARED_FIRST", raising=False)
     yield state
     state.go.set()
+    for thread in threading.enumerate():
+        if thread.name == "gett kernels":
+            thread.join(30)
 
 
 def request(sides: Any = SIDES, dtype: str = "float64", **options: Any) -> PlanRequest:
@@ -166,7 +169,7 @@ def request(sides: Any = SIDES, dtype: str = "float64", **options: Any) -> PlanR
 def numbers(sides: Any = SIDES, dtype: str = "float64", seed: int = 0) -> tuple[list[Any], Any]:
     rng = np.random.default_rng(seed)
     arrays = [rng.integers(-2, 3, pair).astype(dtype) for pair in itertools.pairwise(sides)]
-    return arrays, np.linalg.multi_dot([x.astype(float) for x in arrays])
+    return arrays, np.linalg.multi_dot([x.astype(complex if dtype.startswith("c") else float) for x in arrays])
 
 
 def run(plan: Any, arrays: Any, alpha: Any = 1) -> Any:

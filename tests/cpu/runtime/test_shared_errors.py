@@ -94,16 +94,30 @@ def test_a_class_that_does_not_compile_waits_for_own_kernels(machine: Any, monke
     np.testing.assert_array_equal(run(plan, arrays), exact)
 
 
-def test_nothing_is_exchanged_while_a_graph_is_recorded(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gett.plans.standing_in, "_records", lambda kind: kind is not None)
-    machine.go.set()
+def test_who_records_a_graph_waits_for_own_kernels(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, (arrays, exact) = find_plan(request()), numbers()
-    compiled(plan)
     np.testing.assert_array_equal(run(plan, arrays), exact)
     assert plan.stands_in
-    monkeypatch.setattr(gett.plans.standing_in, "_records", lambda kind: False)
-    run(plan, arrays)
+    used(machine)
+    monkeypatch.setattr(gett.plans.standing_in, "_records", lambda kind: kind is not None)
+    threading.Timer(0.1, machine.go.set).start()
+    np.testing.assert_array_equal(run(plan, arrays), exact)
+    assert used(machine) == {"shared", "own"}
     assert not plan.stands_in
+
+
+def test_a_graph_has_shared_kernels_where_there_are_no_own_ones(
+    machine: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan, (arrays, exact) = find_plan(request()), numbers()
+    machine.load_error = OutOfMemoryError("no room")
+    machine.go.set()
+    monkeypatch.setattr(gett.plans.standing_in, "_records", lambda kind: kind is not None)
+    for _ in range(2):
+        np.testing.assert_array_equal(run(plan, arrays), exact)
+        assert used(machine) == {"shared"}
+        assert plan.stands_in
+    assert [x.getMessage() for x in caplog.records if "no room" in x.getMessage()]
 
 
 def test_whether_a_stream_records_is_asked_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
