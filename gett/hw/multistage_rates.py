@@ -19,10 +19,11 @@ class MmaSyncRates:
         double_shares: The same of arithmetic in float64.
         smem_bytes_per_clock: Rate at which fragments are read.
         copy_bytes_per_clock: Rate of `cp.async`.
-        line_clocks: Clocks of one of 16 bytes where it is alone in a line.
+        line_clocks: In its place in float64, clocks of each line that is looked up.
         register_stage_clocks: A warp's load to registers, and its store of one element to shared memory.
         issue_per_clock: Instructions.
         overlap: Exponent of the norm in which the clocks of the units add up.
+        memory_overlap: The same of the time of the multiprocessors and of what memory takes for D.
         overlap_ahead: The same of a multiprocessor's own units in float64, where fragments are loaded before their
             k-tile begins; others gain little.
         kept_bytes: Of the first cache, that each operand in short copies is to have.
@@ -38,6 +39,7 @@ class MmaSyncRates:
     register_stage_clocks: float
     issue_per_clock: float
     overlap: float
+    memory_overlap: float
     overlap_ahead: float
     kept_bytes: int
 

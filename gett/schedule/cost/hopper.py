@@ -166,6 +166,15 @@ class HopperCost(StagingCost):
         """Bytes of the partial sums of a tile, padding included."""
         return tile.shape[0] * tile.shape[1] * self.sum_bytes
 
+    def last_stores_us(self, tile: WgmmaTile) -> float:
+        """Microseconds in which D's tiles of the last wave leave: nothing is multiplied beside them.
+
+        Those of other types are short beside their products: choices among stored schedules get no better by it.
+        """
+        (rows, columns, _), (tiles, at_once) = tile.shape, self.grid(tile)
+        last = (tiles - 1) % at_once + 1
+        return self.copy_us(last * rows * tile.mma_tiles * columns * self.size_d)
+
     def parts_us(self, tile: WgmmaTile, parts: int) -> float:
         """Microseconds that partial tiles of stream-K take: another launch, and their bytes out and in."""
         return self.device.launches.launch_us + self.copy_us(2.0 * parts * self.partial_bytes(tile))
@@ -216,6 +225,8 @@ class HopperCost(StagingCost):
         us += split_us(blocks, rows * columns * self.sum_bytes // WORD, self.device) if split > 1 else 0.0
         us += self.parts_us(tile, at_once + tiles % at_once) if stream_k else 0.0
         us *= self.factor(tile, tiles)
+        if self.doubled and busy > memory and split == 1 and not stream_k:
+            us += self.last_stores_us(tile)
         bound = "DRAM" if memory >= busy else "stores" if tail > looped else loop.slowest
         return Estimate(us, bound, split, stream_k)
 

@@ -27,8 +27,10 @@ from gett.schedule.spec.vectors import Groups, tiled_dims
 from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
 from layouts.modes import volume
-from layouts.rates import SECTOR, run_cost
-from layouts.swizzle import CHUNK
+from layouts.rates import L2_LINE, SECTOR, run_cost
+
+SMEM_ROW = 128
+"""Bytes that shared memory moves a clock."""
 
 
 class KTile(NamedTuple):
@@ -60,8 +62,8 @@ class MultistageCost:
         self.type, self.tensor_cores = data_type(c.dtype), tensor_cores
         self.atom = warp_atom(plan) if tensor_cores else None
         self.tensor = self.type.parts if tensor_cores else None
-        doubles = self.tensor is not None and not self.tensor.wgmma
-        self.overlap_ahead = self.rates.overlap_ahead if doubles else self.rates.overlap
+        self.doubles = self.tensor is not None and not self.tensor.wgmma
+        self.overlap_ahead = self.rates.overlap_ahead if self.doubles else self.rates.overlap
         self.size = itemsize(c.dtype)
         self.extents = plan.extent_m, plan.extent_n, plan.extent_k, plan.extent_l
         outputs = plan.l + plan.m + plan.n
@@ -151,7 +153,7 @@ class MultistageCost:
         tiles, of_batch = tiles_m * tiles_n * l, 32 * grid[0] * grid[1]
         elements = k * (m / tiles_m + n / tiles_n) / k_tiles
         through = self.rates.register_stage_clocks * (1 / max(1, 4 // size) + 1) / 32
-        loads = elements * min(through, size / self.rates.copy_bytes_per_clock + size / 128)
+        loads = elements * min(through, size * self._copied_clocks(L2_LINE))
         fetched = elements * size * run_cost(self.device.memory, self.device.memory.long_run)
         arithmetic = self._arithmetic(shape, grid, threads, 1)
         overlap = self.overlap_ahead if k_tiles > FEW_K_TILES else self.rates.overlap
@@ -279,9 +281,7 @@ class MultistageCost:
                 stored += elements / 32 * (load + rates.register_stage_clocks * loader.conflicts)
                 issued += elements / loader.vector / 32 * 10
             else:
-                alone = loader.vector * size == run == CHUNK  # shorter ones find neighbours in the first cache
-                clocks = rates.line_clocks / CHUNK if alone else 1 / rates.copy_bytes_per_clock
-                moved += elements * size * (clocks + 1 / 128)
+                moved += elements * size * self._copied_clocks(min(max(run, loader.vector * size), L2_LINE))
                 issued += elements / loader.vector / 32 * 8
         units = self._units(math_clocks, fragments, products, moved + stored, issued, fetched)
         table = tile.k_table_factor if loop.k_table else 1.0
@@ -294,6 +294,14 @@ class MultistageCost:
         latency += tile.own_clocks * units["issue"] * rates.issue_per_clock / (s.threads / 32)
         bound = "latency" if latency > busy else max(units, key=lambda name: units[name])
         return KTile(busy, ahead, latency, tile.block_clocks + accesses / 32 * 5, bound)
+
+    def _copied_clocks(self, run: int) -> float:
+        """Clocks of a byte that is copied to shared memory with so many of its line: it is looked up, and written.
+
+        Choices of other types than float64 are no better by lines than by bytes.
+        """
+        looked_up = self.rates.line_clocks / run if self.doubles else 1 / self.rates.copy_bytes_per_clock
+        return looked_up + 1 / SMEM_ROW
 
     def _stored_clocks(self, vector: int) -> float:
         """Clocks of a warp's outputs from its sums to D, in vectors of so many elements."""
@@ -355,6 +363,7 @@ class MultistageCost:
 
     def _main(self, clocks: float, memory: float, again: float = 0.0) -> float:
         """Microseconds of the multiprocessors and of memory, which overlap in part; `again` are bytes sent anew."""
-        main: float = ((clocks / self.clocks_of_us) ** 4 + memory**4) ** 0.25
+        norm = self.rates.memory_overlap
+        main: float = ((clocks / self.clocks_of_us) ** norm + memory**norm) ** (1 / norm)
         # Nothing is faster than a copy, nor than the kernels that stream an operand past a small matrix.
         return max(main, self._memory_us(self.distinct + again) / self.share)
