@@ -24,7 +24,7 @@ TCCG_DOUBLE = "2026-11-23-h200-tccg-double.json"
 ACCURACY = "2026-11-23-h200-accuracy.json"
 GPUS = "2026-11-27-h200-gpus.json"
 NETWORKS, NETWORKS_FIRST = "2026-11-27-h200-networks.json", "2026-11-27-h200-branches-first-calls.json"
-GEMM = "2026-11-29-h200-gemm.json"
+GEMM, GEMM_FLOAT64 = "2026-11-29-h200-gemm.json", "2026-11-29-h200-gemm-float64.json"
 ACCURACY_COMPLEX = "2026-11-23-h200-accuracy-complex64.json"
 
 GETT, CUTENSOR, TORCH_EINSUM, COMPILED, CUBLAS = "#1565c0", "#ef8a17", "#7d8791", "#8e44ad", "#2e8b57"
