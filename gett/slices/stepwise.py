@@ -250,7 +250,6 @@ def stepwise(
                 given[i] if i < len(given) and layout[i] is None else x
                 for i, x in zip(step.inputs, pair.request.operands, strict=True)
             )
-            steps.append(
-                SharedStep(step, find_plan(replace(pair.request, operands=read, device=device)), None, (), done)
-            )
+            plan = find_plan(replace(pair.request, operands=read, device=device, waits=True))
+            steps.append(SharedStep(step, plan, None, (), done))
     return Stepwise(tuple(steps), found[at].cost, devices[0], link)
