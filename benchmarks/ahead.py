@@ -58,13 +58,17 @@ def compile_case(job: Job) -> str:
 
 @contextlib.contextmanager
 def _dropped_on_interrupt(pool: ProcessPoolExecutor) -> Iterator[None]:
-    """All jobs are given up when an interrupt ends the block: waiting for them would take minutes."""
+    """All jobs are given up when an interrupt ends the block: waiting for them would take minutes.
+
+    The pool's own thread is waited for, which sees that the children are gone: at the interpreter's end it may close a
+    pipe that is about to be written to.
+    """
     try:
         yield
     except KeyboardInterrupt:
-        pool.shutdown(wait=False, cancel_futures=True)
         for child in multiprocessing.active_children():
             child.terminate()
+        pool.shutdown(cancel_futures=True)
         raise
 
 
