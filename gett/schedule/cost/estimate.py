@@ -11,6 +11,9 @@ from gett.hw.device import DeviceModel
 from gett.hw.dtypes import products_of
 from gett.ir.gemm import A, B, D, GemmPlan
 
+PORT = 128
+"""Bytes that shared memory moves a clock."""
+
 ROUNDED = 1.0 - 1e-9
 """A bound is not above what it bounds, however the sums are rounded."""
 

@@ -16,7 +16,7 @@ from gett.hw.dtypes import WORD, data_type
 from gett.hw.hopper_rates import HopperModel
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import Loads
-from gett.schedule.cost.estimate import Estimate, bounded_split, fastest, split_us
+from gett.schedule.cost.estimate import PORT, Estimate, bounded_split, fastest, split_us
 from gett.schedule.cost.hopper_units import LoopCost, Units
 from gett.schedule.cost.partial_lines import PartialLines, Walk
 from gett.schedule.cost.staging import Staging, StagingCost
@@ -24,9 +24,6 @@ from gett.schedule.spec.hopper_needs import MOST_STAGES, parts
 from gett.schedule.spec.schedule import PARTS, Schedule
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile, cluster_tiles
 from layouts.rates import L2_LINE
-
-PORT = 128
-"""Bytes that shared memory moves a clock."""
 
 RASTER = 8
 """Rows of tiles that are visited together where nothing asks for others."""

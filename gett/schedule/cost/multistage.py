@@ -16,7 +16,7 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest
+from gett.schedule.cost.estimate import PORT, ROUNDED, Estimate, even_splits, fastest
 from gett.schedule.cost.padded_tile import reads_in_turn
 from gett.schedule.cost.partial_lines import PartialLines, Walk
 from gett.schedule.mainloops.multistage import FEW_K_TILES, loads_ahead, resident_blocks, warp_atom
@@ -28,9 +28,6 @@ from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
 from layouts.modes import volume
 from layouts.rates import L2_LINE, SECTOR, run_cost
-
-SMEM_ROW = 128
-"""Bytes that shared memory moves a clock."""
 
 
 class KTile(NamedTuple):
@@ -301,7 +298,7 @@ class MultistageCost:
         Choices of other types than float64 are no better by lines than by bytes.
         """
         looked_up = self.rates.line_clocks / run if self.doubles else 1 / self.rates.copy_bytes_per_clock
-        return looked_up + 1 / SMEM_ROW
+        return looked_up + 1 / PORT
 
     def _stored_clocks(self, vector: int) -> float:
         """Clocks of a warp's outputs from its sums to D, in vectors of so many elements."""
