@@ -94,8 +94,8 @@ class Bindings:
         Raises:
             GettError: They cannot be compiled or loaded.
         """
-        for device, standing in [*self._standing.items()]:
-            standing.gives_way(partial(self._take, device), None, wait=True)
+        for device in [*self._standing]:
+            self._own(device)
 
     def _take(self, device: int, steps: tuple[Step, ...]) -> None:
         """From now on calls run the plan's own kernels; those that have begun keep what they have."""

@@ -196,7 +196,7 @@ def bind_first(steps: tuple[Step, ...], request: PlanRequest) -> tuple[tuple[Ste
         GettError: They cannot be compiled, or the device does not take them.
     """
     arch, limit = request.arch, request.workspace_limit
-    if not _may_stand_in(steps, request):
+    if not _may_stand_in(request):
         return bind_steps(steps, arch, request.optimize == AUTOTUNE, limit), None
     from gett.tune.recall import Kernels
 
@@ -216,16 +216,14 @@ def bind_first(steps: tuple[Step, ...], request: PlanRequest) -> tuple[tuple[Ste
     return bind_steps(steps, arch, False, limit, kernels), None
 
 
-def _may_stand_in(steps: Sequence[Step], request: PlanRequest) -> bool:
+def _may_stand_in(request: PlanRequest) -> bool:
     """Whether a plan's first calls need not wait: nothing depends on how its steps are made.
 
     Slices of one call are made alike, and what is held between calls stays as it is.
     """
     if request.arch == "cpu" or request.optimize == AUTOTUNE or request.waits or request.sums:
         return False
-    if request.memory_limit is not None or not read_environment().shared_first:
-        return False
-    return len(steps) >= LEAST or any(s.together is None and _compiles_long(s.gemm, request.arch) for s in steps)
+    return request.memory_limit is None and read_environment().shared_first
 
 
 def _shared(steps: Sequence[Step], arch: str, missing: Sequence[str]) -> dict[str, GroupedSchedule]:
