@@ -76,6 +76,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def own_kernels_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans wait for kernels of their own, so that these are what is tested; tests of shared kernels are apart."""
+    monkeypatch.setenv("GETT_SHARED_FIRST", "0")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_kernel_cache() -> object:
     """No test reads or fills the user's kernel cache; within a run kernels are shared."""

@@ -52,12 +52,6 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(diskcache, "_current", None)
 
 
-@pytest.fixture(autouse=True)
-def own_kernels_first(monkeypatch):
-    """Plans wait for kernels of their own, so that these are what is tested; `machine` is apart."""
-    monkeypatch.setenv("GETT_SHARED_FIRST", "0")
-
-
 @pytest.fixture
 def fake_gpu(monkeypatch, tmp_path):
     """A GPU whose launches go nowhere, an empty cache, and a compiler that takes no time."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gett.errors import DeviceError
+from gett.plans.plan_cache import plan_cache
 from gett.runtime.device import require_cupy
 from gett.runtime.driver import load_driver
 
@@ -51,7 +53,12 @@ def cupy(gpu: None) -> Any:
     return require_cupy()
 
 
-@pytest.fixture(autouse=True)
-def own_kernels_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Networks wait for kernels of their own, so that these are what is tested; `test_shared_first_gpu.py` is apart."""
-    monkeypatch.setenv("GETT_SHARED_FIRST", "0")
+@pytest.fixture
+def shared_kernels_first(own_kernels_first: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """A cache of the test's own, and shared kernels before own ones."""
+    monkeypatch.setenv("GETT_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("GETT_CACHE_DISABLE", raising=False)
+    monkeypatch.delenv("GETT_SHARED_FIRST", raising=False)
+    plan_cache.clear()
+    yield
+    plan_cache.clear()

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,23 +10,13 @@ import pytest
 from opt_einsum.testing import rand_equation
 
 import gett
+from tests.gpu.support import until_own
 
 SPEC = "ab,bc,cd,de,ef,fg,gh,hi,ij,jk,kl,lm->am"
 SIDES = (640, 200, 170, 90, 200, 210, 5, 4, 130, 3, 7, 2, 600)
 OTHERS = (560, 120, 190, 80, 210, 220, 3, 5, 120, 2, 6, 4, 500)
 DTYPES = ["complex64", "float64", "float16", "complex128", "float32"]
-MOST_S = 60.0
-
-
-@pytest.fixture(autouse=True)
-def empty_cache(own_kernels_first: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """A cache of the test's own, and shared kernels before own ones."""
-    monkeypatch.setenv("GETT_CACHE_DIR", str(tmp_path))
-    monkeypatch.delenv("GETT_CACHE_DISABLE", raising=False)
-    monkeypatch.delenv("GETT_SHARED_FIRST", raising=False)
-    gett.plan_cache.clear()
-    yield
-    gett.plan_cache.clear()
+pytestmark = pytest.mark.usefixtures("shared_kernels_first")
 
 
 def chain(xp: Any, sides: tuple[int, ...], dtype: str, seed: int = 0) -> tuple[list[Any], Any]:
@@ -46,17 +33,6 @@ def chain(xp: Any, sides: tuple[int, ...], dtype: str, seed: int = 0) -> tuple[l
     most = {"float16": 2**11, "float32": 2**24, "complex64": 2**24}.get(dtype, 2**53)
     assert max(abs(exact.real).max(), abs(exact.imag).max()) < most
     return [xp.asarray(x.astype(dtype)) for x in host], exact.astype(dtype)
-
-
-def until_own(plan: Any, arrays: Any, exact: Any) -> int:
-    """Call a plan until kernels of its own run; how many calls that took."""
-    end = time.monotonic() + MOST_S
-    for calls in itertools.count(1):
-        np.testing.assert_array_equal(plan(*arrays).get(), exact)
-        if not plan.stands_in:
-            return calls
-        assert time.monotonic() < end
-    raise AssertionError
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gett
+from tests.gpu.support import until_own
 
-MOST_S = 30.0
 CASES = {
     "ladder": ("abef,ijef->ijab", ((30, 20, 25, 30), (8, 9, 25, 30))),
     "batches": ("abck,cbkd->badc", ((5, 17, 6, 90), (6, 17, 90, 33))),
@@ -21,17 +19,7 @@ CASES = {
     "three steps": ("ab,bc,cd,de->ae", ((90, 80), (80, 300), (300, 200), (200, 150))),
 }
 DTYPES = ["float32", "complex64"]
-
-
-@pytest.fixture(autouse=True)
-def empty_cache(own_kernels_first: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """A cache of the test's own, and shared kernels before own ones."""
-    monkeypatch.setenv("GETT_CACHE_DIR", str(tmp_path))
-    monkeypatch.delenv("GETT_CACHE_DISABLE", raising=False)
-    monkeypatch.delenv("GETT_SHARED_FIRST", raising=False)
-    gett.plan_cache.clear()
-    yield
-    gett.plan_cache.clear()
+pytestmark = pytest.mark.usefixtures("shared_kernels_first")
 
 
 def numbers(shapes: Any, dtype: str, seed: int = 0) -> list[Any]:
@@ -49,13 +37,6 @@ def exact_of(spec: str, arrays: Any) -> Any:
     found = np.einsum(spec, *wide, optimize=True)
     assert max(abs(found.real).max(), abs(found.imag).max()) < 2**24
     return found.astype(arrays[0].dtype)
-
-
-def until_own(plan: Any, arrays: Any, exact: Any) -> None:
-    end = time.monotonic() + MOST_S
-    while plan.stands_in:
-        np.testing.assert_array_equal(plan(*arrays).get(), exact)
-        assert time.monotonic() < end
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
